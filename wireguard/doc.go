@@ -1,0 +1,27 @@
+// Package wireguard holds what the control plane and the data plane share: the
+// derivation of keys, the documents that pass between the two, and the client
+// configurations that users get. Every document carries a version. Readers
+// accept unknown fields and refuse unknown versions, since a new function meets
+// an old agent during each rollout.
+package wireguard
+
+// Names and numbers that both wings rely on.
+const (
+	// DocumentVersion is the version of every document in this package.
+	DocumentVersion = 1
+
+	// Device is the name of the WireGuard device in the gateway's pod.
+	Device = "wg0"
+
+	// FirewallMark marks the device's own datagrams, and names the routing
+	// table that they skip. It is wg-quick's and gluetun's number, so that our
+	// datagrams stay out of their tables too.
+	FirewallMark = 51820
+
+	// FirewallTable is the nftables table, of family inet, that the gateway's
+	// agent owns. It touches no other.
+	FirewallTable = "wireguard_gateway"
+
+	// HTTPPort is the TCP port on which the agent serves health and metrics.
+	HTTPPort = 9586
+)
