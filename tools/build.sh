@@ -1,0 +1,67 @@
+#!/usr/bin/env bash
+# Builds pinned tools: tools/build.sh NAME...   (without a name: lists them)
+#
+# The version is the one in the tool's own go.mod below this folder. Each version is built once,
+# into a cache outside the work tree, so that a fresh clone does not build it again. The binary is
+# then linked as _output/bin/NAME.
+set -euo pipefail
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+cache=${WIREGUARD_GATEWAY_TOOLS:-${XDG_CACHE_HOME:-$HOME/.cache}/function-wireguard-gateway/bin}
+names="crossplane crossplane-core controller-gen golangci-lint gotestsum"
+
+# select_tool NAME sets the module's folder, the main package and the variable to stamp, if any.
+# Crossplane compares its own version with the constraints in packages, so it has to know it.
+select_tool() {
+	stamp=
+	case $1 in
+	crossplane)
+		module=crossplane-cli package=github.com/crossplane/cli/v2/cmd/crossplane
+		stamp=github.com/crossplane/crossplane-runtime/v2/pkg/version.version
+		;;
+	crossplane-core)
+		module=crossplane-core package=github.com/crossplane/crossplane/v2/cmd/crossplane
+		stamp=github.com/crossplane/crossplane-runtime/v2/pkg/version.version
+		;;
+	controller-gen) module=generate package=sigs.k8s.io/controller-tools/cmd/controller-gen ;;
+	golangci-lint) module=lint package=github.com/golangci/golangci-lint/v2/cmd/golangci-lint ;;
+	gotestsum) module=test package=gotest.tools/gotestsum ;;
+	*)
+		echo "unknown tool $1, one of: $names" >&2
+		exit 2
+		;;
+	esac
+}
+
+# pinned_version PACKAGE GO_MOD prints the version of the module that holds the package: the
+# longest required path that is a prefix of it. Reading the file needs no module download.
+pinned_version() {
+	awk -v package="$1/" '
+		{ sub(/^require /, "") }
+		$2 ~ /^v[0-9]/ && index(package, $1 "/") == 1 && length($1) > longest { longest = length($1); version = $2 }
+		END { if (!longest) exit 1; print version }' "$2"
+}
+
+if [ $# -eq 0 ]; then
+	echo "usage: tools/build.sh NAME..., of: $names"
+	exit 2
+fi
+
+for name in "$@"; do
+	select_tool "$name"
+	version=$(pinned_version "$package" "$root/tools/$module/go.mod")
+	binary=$cache/$name-$version
+	if [ ! -x "$binary" ]; then
+		echo "building $name $version"
+		mkdir -p "$cache"
+		# Moved into place when complete: an interrupted build must not look like a finished one.
+		partial=$(mktemp "$binary.XXXXXX")
+		trap 'rm -f "$partial"' EXIT
+		(cd "$root/tools/$module" && GOOS='' GOARCH='' CGO_ENABLED=0 go build -trimpath \
+			-ldflags "-s -w${stamp:+ -X $stamp=$version}" -o "$partial" "$package")
+		chmod 0755 "$partial"
+		mv "$partial" "$binary"
+	fi
+	mkdir -p "$root/_output/bin"
+	ln -sfn "$binary" "$root/_output/bin/$name"
+done
