@@ -6,6 +6,8 @@
 // +groupName=wireguardgateway.io
 package v1alpha1
 
+//go:generate go tool -modfile=../../tools/generate/go.mod controller-gen object paths=.
+
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
