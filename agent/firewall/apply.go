@@ -1,0 +1,138 @@
+package firewall
+
+import (
+	"fmt"
+	"reflect"
+
+	"github.com/google/nftables"
+	"github.com/mdlayher/netlink"
+
+	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
+)
+
+const (
+	// elementsPerMessage keeps a list of elements below the 64 KiB that a
+	// netlink attribute can hold: an element with a verdict takes up to 100
+	// bytes.
+	elementsPerMessage = 500
+
+	// socketBuffer is how many bytes a transaction, and the acknowledgements
+	// of its messages, may take. It is a limit, not memory in use.
+	socketBuffer = 64 << 20
+)
+
+// Firewall keeps the table. The zero value is ready for use.
+type Firewall struct {
+	applied Ruleset
+	state   fingerprint
+}
+
+// Ensure makes the table what the rule set says, in one transaction: there is
+// no moment with half of the rules, or none. It does nothing, and returns
+// false, where the table is as it was left.
+func (f *Firewall) Ensure(r Ruleset) (bool, error) {
+	if f.state.valid() && reflect.DeepEqual(f.applied, r) {
+		return false, nil
+	}
+	if err := replace(r); err != nil {
+		f.state = fingerprint{}
+		return false, fmt.Errorf("cannot replace nftables table: %w", err)
+	}
+	f.applied = r
+	// Without a fingerprint the table is simply written again the next time.
+	f.state, _ = takeFingerprint()
+	return true, nil
+}
+
+// Remove deletes the table. It is no error if there is none.
+func Remove() error {
+	c, err := connect()
+	if err != nil {
+		return err
+	}
+	// Adding it first makes the deletion succeed in any case.
+	t := c.AddTable(table())
+	c.DelTable(t)
+	if err := c.Flush(); err != nil {
+		return fmt.Errorf("cannot delete nftables table: %w", err)
+	}
+	return nil
+}
+
+func table() *nftables.Table {
+	return &nftables.Table{Name: wireguard.FirewallTable, Family: nftables.TableFamilyINet}
+}
+
+func connect() (*nftables.Conn, error) {
+	c, err := nftables.New(nftables.WithSockOptions(func(s *netlink.Conn) error {
+		if err := s.SetWriteBuffer(socketBuffer); err != nil {
+			return err
+		}
+		return s.SetReadBuffer(socketBuffer)
+	}))
+	if err != nil {
+		return nil, fmt.Errorf("cannot talk to nftables: %w", err)
+	}
+	return c, nil
+}
+
+// replace deletes the table and writes it anew in one transaction.
+func replace(r Ruleset) error {
+	c, err := connect()
+	if err != nil {
+		return err
+	}
+	t := c.AddTable(table())
+	c.DelTable(t)
+	t = c.AddTable(table())
+
+	// Chains before maps, since maps name chains; rules last, since they name
+	// both.
+	chains := make([]*nftables.Chain, len(r.chains))
+	for i, ch := range r.chains {
+		chains[i] = c.AddChain(nftablesChain(t, ch))
+	}
+	for _, s := range r.sets {
+		if err := addSet(c, t, s); err != nil {
+			return fmt.Errorf("set %s: %w", s.name, err)
+		}
+	}
+	for i, ch := range r.chains {
+		for _, rule := range ch.rules {
+			c.AddRule(&nftables.Rule{Table: t, Chain: chains[i], Exprs: rule})
+		}
+	}
+	return c.Flush()
+}
+
+func nftablesChain(t *nftables.Table, ch chain) *nftables.Chain {
+	out := &nftables.Chain{Name: ch.name, Table: t}
+	if ch.hook != nil {
+		accept := nftables.ChainPolicyAccept
+		out.Hooknum, out.Type, out.Policy = ch.hook, ch.kind, &accept
+		out.Priority = nftables.ChainPriorityRef(nftables.ChainPriority(ch.priority))
+	}
+	return out
+}
+
+func addSet(c *nftables.Conn, t *nftables.Table, s set) error {
+	ns := &nftables.Set{Table: t, Name: s.name, Interval: true, KeyType: nftables.TypeIP6Addr}
+	if s.v4 {
+		ns.KeyType = nftables.TypeIPAddr
+	}
+	if s.verdicts {
+		ns.IsMap, ns.DataType = true, nftables.TypeVerdict
+	}
+	if err := c.AddSet(ns, nil); err != nil {
+		return err
+	}
+	elements := s.elements()
+	for len(elements) > 0 {
+		n := min(elementsPerMessage, len(elements))
+		if err := c.SetAddElements(ns, elements[:n]); err != nil {
+			return err
+		}
+		elements = elements[n:]
+	}
+	return nil
+}

@@ -1,0 +1,259 @@
+package firewall
+
+import (
+	"flag"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/vishvananda/netns"
+
+	"github.com/wireguardgateway/function-wireguard-gateway/agent/config"
+	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+// inNamespace runs the test in a network namespace of its own, which is gone
+// when the test is over.
+func inNamespace(t testing.TB) {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("needs root, for a network namespace of its own")
+	}
+	// The thread is never unlocked, so that it ends with the test and no other
+	// goroutine finds itself in the namespace.
+	runtime.LockOSThread()
+	ns, err := netns.New()
+	if err != nil {
+		t.Skipf("needs a network namespace of its own: %v", err)
+	}
+	t.Cleanup(func() { _ = ns.Close() })
+}
+
+func nft(t testing.TB, args ...string) string {
+	t.Helper()
+	if _, err := exec.LookPath("nft"); err != nil {
+		t.Skip("needs nft, of package nftables")
+	}
+	out, err := exec.Command("nft", args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("nft %v: %v\n%s", args, err, out)
+	}
+	return string(out)
+}
+
+func prefixes(ss ...string) []netip.Prefix {
+	var out []netip.Prefix
+	for _, s := range ss {
+		out = append(out, netip.MustParsePrefix(s))
+	}
+	return out
+}
+
+func addrs(ss ...string) []netip.Addr {
+	var out []netip.Addr
+	for _, s := range ss {
+		out = append(out, netip.MustParseAddr(s))
+	}
+	return out
+}
+
+func gateway() *config.Config {
+	c := &config.Config{}
+	c.Addresses = prefixes("10.8.0.1/24", "fd00:8::1/64")
+	c.Egress.Mode = wireguard.EgressDirect
+	c.Peers = []wireguard.Peer{
+		{Namespace: "vpn", Name: "free", Addresses: addrs("10.8.0.2", "fd00:8::2")},
+		{Namespace: "vpn", Name: "bound", Addresses: addrs("10.8.0.3", "fd00:8::3"), Routes: prefixes("192.168.50.0/24"), Access: []wireguard.AccessRule{
+			{Action: wireguard.Reject, To: wireguard.AccessDestination{CIDR: netip.MustParsePrefix("10.43.0.0/24")}},
+			{Action: wireguard.Accept, Protocol: wireguard.ProtocolTCP, To: wireguard.AccessDestination{
+				CIDR: netip.MustParsePrefix("10.43.0.0/16"), Ports: []wireguard.PortRange{{First: 443, Last: 443}, {First: 8000, Last: 8100}},
+			}},
+			{Action: wireguard.Accept, To: wireguard.AccessDestination{Ports: []wireguard.PortRange{{First: 53, Last: 53}}}},
+			{Action: wireguard.Accept, Protocol: wireguard.ProtocolICMP},
+		}},
+	}
+	return c
+}
+
+func TestRender(t *testing.T) {
+	cases := map[string]struct {
+		reason  string
+		change  func(*config.Config)
+		network Network
+	}{
+		"direct":       {"peers leave by the interface of the default route", func(*config.Config) {}, Network{IPv4: "eth0", IPv6: "eth0"}},
+		"two-uplinks":  {"each family leaves by its own", func(*config.Config) {}, Network{IPv4: "eth0", IPv6: "net1"}},
+		"no-ipv6":      {"a family without default route leaves nowhere", func(*config.Config) {}, Network{IPv4: "eth0"}},
+		"no-uplink":    {"without any, all is dropped", func(*config.Config) {}, Network{}},
+		"peer-to-peer": {"peers may reach each other where it is asked for", func(c *config.Config) { c.PeerToPeer = true }, Network{IPv4: "eth0", IPv6: "eth0"}},
+		"gluetun": {"with gluetun peers leave by its tunnel only", func(c *config.Config) {
+			c.Egress.Mode = wireguard.EgressGluetun
+		}, Network{IPv4: "eth0", IPv6: "eth0", Addresses: addrs("10.244.0.10", "2001:db8:2::10")}},
+		"gluetun-cluster": {"the cluster stays reachable", func(c *config.Config) {
+			c.Egress.Mode = wireguard.EgressGluetun
+			c.Egress.ClusterCIDRs = prefixes("10.43.0.0/16", "fd43::/48")
+		}, Network{IPv4: "eth0", IPv6: "eth0", Addresses: addrs("10.244.0.10")}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			inNamespace(t)
+			c := gateway()
+			tc.change(c)
+			f := Firewall{}
+			if _, err := f.Ensure(Render(c, tc.network)); err != nil {
+				t.Fatal(err)
+			}
+			// As the kernel has it, not as we wrote it.
+			got := nft(t, "-n", "list", "ruleset")
+			path := filepath.Join("testdata", name+".nft")
+			if *update {
+				if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(want), got); diff != "" {
+				t.Errorf("%s: -want, +got:\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+func TestEnsure(t *testing.T) {
+	inNamespace(t)
+	// A table of the same name in another family, and rules that use the same
+	// hooks, belong to others.
+	nft(t, "add table ip wireguard_gateway; add chain ip wireguard_gateway forward { type filter hook forward priority 0; policy drop; }; add table inet other; add chain inet other x; add rule inet other x tcp dport 80 counter accept")
+	others := func() string {
+		return nft(t, "list table ip wireguard_gateway") + nft(t, "list table inet other")
+	}
+	before := others()
+
+	f := Firewall{}
+	r := Render(gateway(), Network{IPv4: "eth0"})
+	ensure := func(step string, r Ruleset, want bool) {
+		t.Helper()
+		got, err := f.Ensure(r)
+		if err != nil {
+			t.Fatalf("%s: %v", step, err)
+		}
+		if got != want {
+			t.Errorf("%s: wrote is %t, want %t", step, got, want)
+		}
+	}
+	check := func(step string, want bool) {
+		t.Helper()
+		got, err := f.Check()
+		if err != nil {
+			t.Fatalf("%s: %v", step, err)
+		}
+		if got != want {
+			t.Errorf("%s: intact is %t, want %t", step, got, want)
+		}
+	}
+
+	ensure("first", r, true)
+	ensure("again", r, false)
+	check("untouched", true)
+	full := nft(t, "list table inet wireguard_gateway")
+
+	changed := gateway()
+	changed.Peers = changed.Peers[:1]
+	ensure("changed", Render(changed, Network{IPv4: "eth0"}), true)
+	ensure("back", r, true)
+	if diff := cmp.Diff(full, nft(t, "list table inet wireguard_gateway")); diff != "" {
+		t.Errorf("the table depends on what was there before:\n%s", diff)
+	}
+
+	nft(t, "add rule inet other x udp dport 53 accept")
+	before = others()
+	check("others' rules changed", true)
+	ensure("others' rules changed", r, false)
+
+	nft(t, "flush chain inet wireguard_gateway forward")
+	check("our rules flushed", false)
+	ensure("our rules flushed", r, true)
+	nft(t, "add rule inet wireguard_gateway forward accept")
+	check("a rule added to ours", false)
+	ensure("a rule added to ours", r, true)
+	nft(t, "delete table inet wireguard_gateway")
+	check("our table deleted", false)
+	ensure("our table deleted", r, true)
+	if diff := cmp.Diff(full, nft(t, "list table inet wireguard_gateway")); diff != "" {
+		t.Errorf("the table is not what it was:\n%s", diff)
+	}
+
+	for range 2 {
+		if err := Remove(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := nft(t, "list tables"); strings.Contains(got, "inet wireguard_gateway") {
+		t.Errorf("the table is still there: %s", got)
+	}
+	if diff := cmp.Diff(before, others()); diff != "" {
+		t.Errorf("others' tables changed:\n%s", diff)
+	}
+}
+
+// A table that cannot be written must leave the one before in force.
+func TestEnsureFailure(t *testing.T) {
+	inNamespace(t)
+	f := Firewall{}
+	r := Render(gateway(), Network{IPv4: "eth0"})
+	if _, err := f.Ensure(r); err != nil {
+		t.Fatal(err)
+	}
+	before := nft(t, "list table inet wireguard_gateway")
+
+	broken := Render(gateway(), Network{IPv4: "eth1"})
+	broken.chains = append(broken.chains, chain{name: "broken", rules: []rule{match(jump("no-such-chain"))}})
+	if _, err := f.Ensure(broken); err == nil {
+		t.Fatal("a rule to a chain that is not there was taken")
+	}
+	if diff := cmp.Diff(before, nft(t, "list table inet wireguard_gateway")); diff != "" {
+		t.Errorf("the failure left traces:\n%s", diff)
+	}
+	if wrote, err := f.Ensure(r); err != nil || !wrote {
+		t.Errorf("after a failure nothing is known of the table: wrote %t, error %v", wrote, err)
+	}
+}
+
+func TestManyPeers(t *testing.T) {
+	inNamespace(t)
+	c := gateway()
+	c.Addresses = prefixes("10.8.0.1/16", "fd00:8::1/64")
+	c.Peers = nil
+	for i := range 3000 {
+		p := wireguard.Peer{Name: "p", Addresses: []netip.Addr{
+			netip.AddrFrom4([4]byte{10, 8, byte(1 + i/128), byte(2 * (i % 128))}),
+			netip.AddrFrom16([16]byte{0: 0xfd, 3: 8, 13: 1, 14: byte(i / 128), 15: byte(2 * (i % 128))}),
+		}}
+		// One list each is the worst case: no two peers share a chain.
+		if i%3 == 0 {
+			p.Access = []wireguard.AccessRule{{Action: wireguard.Accept, To: wireguard.AccessDestination{CIDR: netip.PrefixFrom(p.Addresses[0], 32)}}}
+		}
+		c.Peers = append(c.Peers, p)
+	}
+	f := Firewall{}
+	start := time.Now()
+	if _, err := f.Ensure(Render(c, Network{IPv4: "eth0"})); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d peers, a third of them with rules of their own: %s", len(c.Peers), time.Since(start))
+	table := nft(t, "list table inet wireguard_gateway")
+	if got, want := strings.Count(table, ": accept")+strings.Count(table, ": goto access-"), 2*len(c.Peers); got != want {
+		t.Errorf("the maps have %d entries, want %d", got, want)
+	}
+}

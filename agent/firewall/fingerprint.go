@@ -1,0 +1,126 @@
+package firewall
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
+)
+
+// fingerprint tells, without reading the whole table, whether somebody else
+// has changed its rules.
+type fingerprint struct {
+	// generation counts every change to any table in this network namespace.
+	generation uint32
+	// rules are the handles of our rules. The kernel never reuses one within
+	// the life of a table.
+	rules []uint64
+}
+
+func (f fingerprint) valid() bool {
+	return len(f.rules) > 0
+}
+
+// Check notices whether the table was changed or deleted by somebody else, so
+// that the next Ensure writes it again. It returns false if so. Its usual cost
+// is one small request.
+func (f *Firewall) Check() (bool, error) {
+	if !f.state.valid() {
+		return false, nil
+	}
+	now, err := generation()
+	if err != nil {
+		return false, err
+	}
+	if now == f.state.generation {
+		return true, nil
+	}
+	read, err := takeFingerprint()
+	if err != nil {
+		return false, err
+	}
+	if !slices.Equal(read.rules, f.state.rules) {
+		f.state = fingerprint{}
+		return false, nil
+	}
+	f.state = read
+	return true, nil
+}
+
+func takeFingerprint() (fingerprint, error) {
+	g, err := generation()
+	if err != nil {
+		return fingerprint{}, err
+	}
+	table, err := netlink.MarshalAttributes([]netlink.Attribute{
+		{Type: unix.NFTA_RULE_TABLE, Data: []byte(wireguard.FirewallTable + "\x00")},
+	})
+	if err != nil {
+		return fingerprint{}, fmt.Errorf("cannot encode nftables request: %w", err)
+	}
+	messages, err := request(unix.NFT_MSG_GETRULE, netlink.Request|netlink.Dump, table)
+	if err != nil {
+		return fingerprint{}, fmt.Errorf("cannot list nftables rules: %w", err)
+	}
+	f := fingerprint{generation: g}
+	for _, m := range messages {
+		handle, err := attribute(m, unix.NFTA_RULE_HANDLE)
+		if err != nil {
+			return fingerprint{}, err
+		}
+		f.rules = append(f.rules, binary.BigEndian.Uint64(handle))
+	}
+	return f, nil
+}
+
+func generation() (uint32, error) {
+	messages, err := request(unix.NFT_MSG_GETGEN, netlink.Request, nil)
+	if err != nil {
+		return 0, fmt.Errorf("cannot read nftables generation: %w", err)
+	}
+	if len(messages) != 1 {
+		return 0, fmt.Errorf("cannot read nftables generation: got %d answers", len(messages))
+	}
+	id, err := attribute(messages[0], unix.NFTA_GEN_ID)
+	if err != nil {
+		return 0, err
+	}
+	return binary.BigEndian.Uint32(id), nil
+}
+
+// request speaks to nftables directly, because the library reads back fewer
+// expressions than it writes.
+func request(kind uint16, flags netlink.HeaderFlags, attributes []byte) ([]netlink.Message, error) {
+	c, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = c.Close() }()
+	// struct nfgenmsg: family, version, resource.
+	header := []byte{unix.NFPROTO_INET, unix.NFNETLINK_V0, 0, 0}
+	return c.Execute(netlink.Message{
+		Header: netlink.Header{Type: netlink.HeaderType(unix.NFNL_SUBSYS_NFTABLES<<8 | kind), Flags: flags},
+		Data:   append(header, attributes...),
+	})
+}
+
+func attribute(m netlink.Message, kind uint16) ([]byte, error) {
+	const header = 4 // struct nfgenmsg
+	if len(m.Data) < header {
+		return nil, fmt.Errorf("cannot read nftables answer of %d bytes", len(m.Data))
+	}
+	attributes, err := netlink.UnmarshalAttributes(m.Data[header:])
+	if err != nil {
+		return nil, fmt.Errorf("cannot read nftables answer: %w", err)
+	}
+	for _, a := range attributes {
+		if a.Type == kind {
+			return a.Data, nil
+		}
+	}
+	return nil, fmt.Errorf("cannot find attribute %d in nftables answer", kind)
+}

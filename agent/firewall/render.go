@@ -1,0 +1,282 @@
+package firewall
+
+import (
+	"net/netip"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
+
+	"github.com/wireguardgateway/function-wireguard-gateway/agent/config"
+	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
+)
+
+// TunnelDevice is the device that gluetun makes. Its setting VPN_INTERFACE has
+// this default, and the function does not let users change it.
+const TunnelDevice = "tun0"
+
+// Network is what the firewall has to know of the pod's own network.
+type Network struct {
+	// IPv4 and IPv6 name the interface of the default route of each family.
+	// Empty where there is none: no traffic of that family leaves then.
+	IPv4, IPv6 string
+	// Addresses are the addresses of these interfaces.
+	Addresses []netip.Addr
+}
+
+func (n Network) device(v4 bool) string {
+	if v4 {
+		return n.IPv4
+	}
+	return n.IPv6
+}
+
+// Names of chains and sets.
+const (
+	fromPeers  = "from-peers"
+	toPeers    = "to-peers"
+	toGateway  = "to-gateway"
+	exits      = "exits"
+	ownSources = "own-sources"
+	inside4    = "inside4"
+	inside6    = "inside6"
+	peers4     = "peers4"
+	peers6     = "peers6"
+)
+
+// families lists both, with their sets. Everything holds for IPv6 as it does
+// for IPv4.
+var families = []struct {
+	v4            bool
+	inside, peers string
+}{{true, inside4, peers4}, {false, inside6, peers6}}
+
+// Priorities of the base chains. Filters run ahead of iptables' (0), so that a
+// packet we drop is not counted or logged by rules that come later.
+const (
+	priorityFilter      = -10
+	prioritySourceNAT   = 100 // NF_IP_PRI_NAT_SRC
+	priorityAfterNAT    = 300 // after every source NAT
+	priorityOutputGuard = 10  // after gluetun's own rules
+)
+
+// Render returns the table for a configuration. It depends on its arguments
+// only.
+//
+// What a peer sends is taken or dropped in this order: it has to leave where
+// peers' traffic may leave; replies to connections that others opened pass;
+// traffic to other peers needs PeerToPeer; its source has to be an address or
+// network of a peer, whose access rules then decide. The packets of a running
+// connection are judged again each time, so that access that is taken back
+// ends at once.
+func Render(c *config.Config, n Network) Ruleset {
+	r := Ruleset{sets: sets(c)}
+	base := func(name string, hook *nftables.ChainHook, kind nftables.ChainType, priority int, rules ...rule) {
+		r.chains = append(r.chains, chain{name: name, hook: hook, kind: kind, priority: priority, rules: rules})
+	}
+	plain := func(name string, rules ...rule) {
+		r.chains = append(r.chains, chain{name: name, rules: rules})
+	}
+
+	lists, chains := accessChains(c)
+	r.chains = append(r.chains, chains...)
+	for _, f := range families {
+		r.sets = append(r.sets, set{name: f.peers, v4: f.v4, verdicts: true, intervals: intervals(sources(c, f.v4, lists))})
+	}
+
+	plain(exits, exitRules(c, n)...)
+	plain(fromPeers, fromPeersRules(c)...)
+	plain(toPeers,
+		clampMSS(),
+		match(ctReply(), ctState(expr.CtStateBitESTABLISHED), accept()),
+		match(ctState(expr.CtStateBitRELATED), accept()),
+		match(drop()),
+	)
+	plain(toGateway, toGatewayRules()...)
+
+	base("forward", nftables.ChainHookForward, nftables.ChainTypeFilter, priorityFilter,
+		match(iif(wireguard.Device), jump(fromPeers)),
+		match(oif(wireguard.Device), jump(toPeers)),
+		match(saddrIn(inside4, true), drop()),
+		match(saddrIn(inside6, false), drop()),
+	)
+	base("input", nftables.ChainHookInput, nftables.ChainTypeFilter, priorityFilter,
+		match(iif("lo"), accept()),
+		match(iif(wireguard.Device), jump(toGateway)),
+		match(saddrIn(inside4, true), drop()),
+		match(saddrIn(inside6, false), drop()),
+	)
+	base("source-nat", nftables.ChainHookPostrouting, nftables.ChainTypeNAT, prioritySourceNAT, masqueradeRules(c, n)...)
+	// A packet that conntrack calls invalid, or does not track, is not
+	// masqueraded. It would show the peer's own address to the outside.
+	base("after-nat", nftables.ChainHookPostrouting, nftables.ChainTypeFilter, priorityAfterNAT,
+		match(oif(wireguard.Device), accept()),
+		match(oif("lo"), accept()),
+		match(saddrIn(inside4, true), drop()),
+		match(saddrIn(inside6, false), drop()),
+	)
+	if c.Egress.Mode == wireguard.EgressGluetun {
+		plain(ownSources, ownSourceRules(n)...)
+		base("output", nftables.ChainHookOutput, nftables.ChainTypeFilter, priorityOutputGuard, outputRules(n)...)
+	}
+	return r
+}
+
+// sets returns the addresses that belong inside the tunnel: the pools, and
+// what peers have beyond them.
+func sets(c *config.Config) []set {
+	var out []set
+	for _, f := range families {
+		var ns []network
+		var pools []netip.Prefix
+		for _, a := range c.Addresses {
+			if a.Addr().Is4() == f.v4 {
+				pools = append(pools, a.Masked())
+				ns = append(ns, network{prefix: a.Masked()})
+			}
+		}
+		for _, p := range c.Peers {
+			for _, n := range p.AllowedIPs() {
+				if n.Addr().Is4() == f.v4 && !within(n, pools) {
+					ns = append(ns, network{prefix: n})
+				}
+			}
+		}
+		out = append(out, set{name: f.inside, v4: f.v4, intervals: intervals(ns)})
+	}
+	return out
+}
+
+func within(n netip.Prefix, pools []netip.Prefix) bool {
+	for _, p := range pools {
+		if p.Bits() <= n.Bits() && p.Contains(n.Addr()) {
+			return true
+		}
+	}
+	return false
+}
+
+// sources returns each peer's networks with the chain of its access rules.
+func sources(c *config.Config, v4 bool, lists []string) []network {
+	ns := make([]network, 0, len(c.Peers))
+	for i, p := range c.Peers {
+		for _, n := range p.AllowedIPs() {
+			if n.Addr().Is4() == v4 {
+				ns = append(ns, network{prefix: n, chain: lists[i]})
+			}
+		}
+	}
+	return ns
+}
+
+// exitRules return to the caller for packets that leave where peers' traffic
+// may leave, and drop all others.
+func exitRules(c *config.Config, n Network) []rule {
+	rules := []rule{match(oif(wireguard.Device), ret())}
+	if c.Egress.Mode == wireguard.EgressGluetun {
+		rules = append(rules, match(oif(TunnelDevice), ret()))
+		for _, p := range c.Egress.ClusterCIDRs {
+			if dev := n.device(p.Addr().Is4()); dev != "" {
+				rules = append(rules, match(oif(dev), daddr(p), ret()))
+			}
+		}
+	} else {
+		for _, f := range families {
+			if dev := n.device(f.v4); dev != "" {
+				rules = append(rules, match(family(f.v4), oif(dev), ret()))
+			}
+		}
+	}
+	return append(rules, match(drop()))
+}
+
+// fromPeersRules decide on what peers send through the gateway.
+func fromPeersRules(c *config.Config) []rule {
+	rules := []rule{
+		clampMSS(),
+		match(jump(exits)),
+		match(ctState(expr.CtStateBitINVALID), drop()),
+		match(ctReply(), ctState(expr.CtStateBitESTABLISHED), accept()),
+		match(ctState(expr.CtStateBitRELATED), accept()),
+	}
+	if !c.PeerToPeer {
+		rules = append(rules, match(oif(wireguard.Device), reject()))
+	}
+	return append(rules,
+		match(saddrVerdict(peers4, true)),
+		match(saddrVerdict(peers6, false)),
+		match(drop()),
+	)
+}
+
+// toGatewayRules decide on what peers send to the gateway itself: they may
+// ping it and ask its resolver, as far as their access rules let them. Metrics
+// and gluetun's control server are none of their business.
+func toGatewayRules() []rule {
+	dns := wireguard.PortRange{First: 53, Last: 53}
+	rules := []rule{
+		match(ctReply(), ctState(expr.CtStateBitESTABLISHED), accept()),
+		match(ctState(expr.CtStateBitRELATED), accept()),
+	}
+	for _, proto := range []byte{unix.IPPROTO_TCP, unix.IPPROTO_UDP} {
+		rules = append(rules, match(l4proto(proto), dport(expr.CmpOpNeq, dns), reject()))
+	}
+	for _, proto := range []byte{unix.IPPROTO_TCP, unix.IPPROTO_UDP, unix.IPPROTO_ICMP, unix.IPPROTO_ICMPV6} {
+		for _, f := range families {
+			rules = append(rules, match(l4proto(proto), saddrVerdict(f.peers, f.v4)))
+		}
+	}
+	return append(rules, match(drop()))
+}
+
+// masqueradeRules give what leaves to the outside the address of the interface
+// that it leaves by.
+func masqueradeRules(c *config.Config, n Network) []rule {
+	var rules []rule
+	for _, f := range families {
+		dev := n.device(f.v4)
+		if c.Egress.Mode == wireguard.EgressDirect {
+			if dev != "" {
+				rules = append(rules, match(saddrIn(f.inside, f.v4), oif(dev), masquerade()))
+			}
+			continue
+		}
+		rules = append(rules, match(saddrIn(f.inside, f.v4), oif(TunnelDevice), masquerade()))
+		for _, p := range c.Egress.ClusterCIDRs {
+			if dev != "" && p.Addr().Is4() == f.v4 {
+				rules = append(rules, match(saddrIn(f.inside, f.v4), oif(dev), daddr(p), masquerade()))
+			}
+		}
+	}
+	return rules
+}
+
+// outputRules send what the pod itself sends through its own interfaces to
+// ownSources. When gluetun restarts its tunnel, connections of the pod that
+// used it would otherwise go on in the clear, with the tunnel's address.
+func outputRules(n Network) []rule {
+	var rules []rule
+	if n.IPv4 != "" {
+		rules = append(rules, match(oif(n.IPv4), jump(ownSources)))
+	}
+	if n.IPv6 != "" && n.IPv6 != n.IPv4 {
+		rules = append(rules, match(oif(n.IPv6), jump(ownSources)))
+	}
+	return rules
+}
+
+// ownSourceRules drop what has not the interface's own address as source. A
+// host that has no address yet uses the unspecified one and link-local ones.
+func ownSourceRules(n Network) []rule {
+	allowed := []netip.Prefix{
+		netip.MustParsePrefix("0.0.0.0/32"), netip.MustParsePrefix("::/128"), netip.MustParsePrefix("fe80::/10"),
+	}
+	for _, a := range n.Addresses {
+		allowed = append(allowed, netip.PrefixFrom(a, a.BitLen()))
+	}
+	var rules []rule
+	for _, p := range allowed {
+		rules = append(rules, match(saddr(p), ret()))
+	}
+	return append(rules, match(drop()))
+}
