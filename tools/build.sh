@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
-# Builds pinned tools: tools/build.sh NAME...   (without a name: lists them)
+# Builds pinned tools: tools/build.sh [NAME...]   (without a name: all of them)
 #
 # The version is the one in the tool's own go.mod below this folder. Each version is built once,
 # into a cache outside the work tree, so that a fresh clone does not build it again. The binary is
-# then linked as _output/bin/NAME.
+# then linked as _output/bin/NAME. Generators are not among them: go:generate lines run these with
+# `go tool`.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cache=${WIREGUARD_GATEWAY_TOOLS:-${XDG_CACHE_HOME:-$HOME/.cache}/function-wireguard-gateway/bin}
-names="crossplane crossplane-core controller-gen golangci-lint gotestsum"
+names=(crossplane crossplane-core golangci-lint gotestsum)
 
 # select_tool NAME sets the module's folder, the main package and the variable to stamp, if any.
 # Crossplane compares its own version with the constraints in packages, so it has to know it.
@@ -23,11 +24,10 @@ select_tool() {
 		module=crossplane-core package=github.com/crossplane/crossplane/v2/cmd/crossplane
 		stamp=github.com/crossplane/crossplane-runtime/v2/pkg/version.version
 		;;
-	controller-gen) module=generate package=sigs.k8s.io/controller-tools/cmd/controller-gen ;;
 	golangci-lint) module=lint package=github.com/golangci/golangci-lint/v2/cmd/golangci-lint ;;
 	gotestsum) module=test package=gotest.tools/gotestsum ;;
 	*)
-		echo "unknown tool $1, one of: $names" >&2
+		echo "unknown tool $1, one of: ${names[*]}" >&2
 		exit 2
 		;;
 	esac
@@ -42,10 +42,7 @@ pinned_version() {
 		END { if (!longest) exit 1; print version }' "$2"
 }
 
-if [ $# -eq 0 ]; then
-	echo "usage: tools/build.sh NAME..., of: $names"
-	exit 2
-fi
+[ $# -gt 0 ] || set -- "${names[@]}"
 
 for name in "$@"; do
 	select_tool "$name"

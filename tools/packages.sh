@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# Builds everything that is released, into _output/packages: the function's packages, one for each
+# architecture, both configurations, and the agent's images as tarballs.
+set -euo pipefail
+
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+out=$PWD/_output/packages
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+tools/build.sh crossplane
+go build -C tools/xpkg -o "$work/xpkg" .
+mkdir -p "$out"
+
+for arch in amd64 arm64; do
+	for image in function agent; do
+		# No version control stamp: the bytes follow from the code alone.
+		CGO_ENABLED=0 GOOS=linux GOARCH=$arch go build -trimpath -buildvcs=false -ldflags '-s -w' \
+			-o "$work/$image-$arch" "./cmd/$image"
+	done
+
+	"$work/xpkg" -image function -arch "$arch" -binary "$work/function-$arch" -output "$work/function-$arch.tar"
+	_output/bin/crossplane xpkg build --package-root package/function \
+		--embed-runtime-image-tarball "$work/function-$arch.tar" \
+		--package-file "$out/function-wireguard-gateway-$arch.xpkg"
+
+	"$work/xpkg" -image agent -arch "$arch" -binary "$work/agent-$arch" -output "$out/agent-$arch.tar"
+done
+
+for root in configuration configuration-claim; do
+	_output/bin/crossplane xpkg build --package-root "package/$root" \
+		--package-file "$out/${root/configuration/configuration-wireguard-gateway}.xpkg"
+done
