@@ -28,7 +28,7 @@ func accessChains(c *config.Config) ([]string, []chain) {
 		names[i] = name
 		if !known[name] {
 			known[name] = true
-			chains = append(chains, chain{name: name, rules: accessRules(p.Access)})
+			chains = append(chains, chain{name: name, hashed: true, rules: accessRules(p.Access)})
 		}
 	}
 	return names, chains

@@ -21,7 +21,8 @@ const (
 	socketBuffer = 64 << 20
 )
 
-// Firewall keeps the table. The zero value is ready for use.
+// Firewall keeps the table. The zero value is ready for use. It is not safe
+// for concurrent use.
 type Firewall struct {
 	applied Ruleset
 	state   fingerprint
@@ -31,16 +32,24 @@ type Firewall struct {
 // no moment with half of the rules, or none. It does nothing, and returns
 // false, where the table is as it was left.
 func (f *Firewall) Ensure(r Ruleset) (bool, error) {
-	if f.state.valid() && reflect.DeepEqual(f.applied, r) {
+	known := f.state.known
+	if known && reflect.DeepEqual(f.applied, r) {
 		return false, nil
 	}
-	if err := replace(r); err != nil {
-		f.state = fingerprint{}
-		return false, fmt.Errorf("cannot replace nftables table: %w", err)
+	f.state = fingerprint{}
+	d, small := difference(f.applied, r)
+	if !known || !small || d.apply() != nil {
+		// The difference may fail where somebody has just changed the table.
+		// Writing all of it needs nothing of what is there.
+		if err := replace(r); err != nil {
+			return false, fmt.Errorf("cannot replace nftables table: %w", err)
+		}
 	}
-	f.applied = r
-	// Without a fingerprint the table is simply written again the next time.
-	f.state, _ = takeFingerprint()
+	g, err := generation()
+	if err != nil {
+		return true, err
+	}
+	f.applied, f.state = r, fingerprint{known: true, generation: g}
 	return true, nil
 }
 
@@ -116,6 +125,14 @@ func nftablesChain(t *nftables.Table, ch chain) *nftables.Chain {
 }
 
 func addSet(c *nftables.Conn, t *nftables.Table, s set) error {
+	ns := nftablesSet(t, s)
+	if err := c.AddSet(ns, nil); err != nil {
+		return err
+	}
+	return inPortions(s.elements(s.intervals), func(es []nftables.SetElement) error { return c.SetAddElements(ns, es) })
+}
+
+func nftablesSet(t *nftables.Table, s set) *nftables.Set {
 	ns := &nftables.Set{Table: t, Name: s.name, Interval: true, KeyType: nftables.TypeIP6Addr}
 	if s.v4 {
 		ns.KeyType = nftables.TypeIPAddr
@@ -123,13 +140,14 @@ func addSet(c *nftables.Conn, t *nftables.Table, s set) error {
 	if s.verdicts {
 		ns.IsMap, ns.DataType = true, nftables.TypeVerdict
 	}
-	if err := c.AddSet(ns, nil); err != nil {
-		return err
-	}
-	elements := s.elements()
+	return ns
+}
+
+// inPortions calls f with as many elements at a time as fit a message.
+func inPortions(elements []nftables.SetElement, f func([]nftables.SetElement) error) error {
 	for len(elements) > 0 {
 		n := min(elementsPerMessage, len(elements))
-		if err := c.SetAddElements(ns, elements[:n]); err != nil {
+		if err := f(elements[:n]); err != nil {
 			return err
 		}
 		elements = elements[n:]

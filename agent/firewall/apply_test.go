@@ -2,11 +2,14 @@ package firewall
 
 import (
 	"flag"
+	"fmt"
+	"math/rand/v2"
 	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -168,14 +171,19 @@ func TestEnsure(t *testing.T) {
 	check("untouched", true)
 	full := nft(t, "list table inet wireguard_gateway")
 
+	// Both ways of changing the table, by difference and as a whole.
 	changed := gateway()
 	changed.Peers = changed.Peers[:1]
 	ensure("changed", Render(changed, Network{IPv4: "eth0"}), true)
 	ensure("back", r, true)
+	changed.PeerToPeer = true
+	ensure("changed as a whole", Render(changed, Network{IPv4: "eth0"}), true)
+	ensure("back again", r, true)
 	if diff := cmp.Diff(full, nft(t, "list table inet wireguard_gateway")); diff != "" {
 		t.Errorf("the table depends on what was there before:\n%s", diff)
 	}
 
+	check("read", true)
 	nft(t, "add rule inet other x udp dport 53 accept")
 	before = others()
 	check("others' rules changed", true)
@@ -205,6 +213,73 @@ func TestEnsure(t *testing.T) {
 	if diff := cmp.Diff(before, others()); diff != "" {
 		t.Errorf("others' tables changed:\n%s", diff)
 	}
+}
+
+// However the peers change, the table has to become what it would be if it
+// were written anew.
+func TestDifferences(t *testing.T) {
+	inNamespace(t)
+	random := rand.New(rand.NewPCG(1, 2))
+	draw := func() *config.Config {
+		c := gateway()
+		c.Peers = nil
+		for i := range 60 {
+			if random.IntN(3) == 0 {
+				continue
+			}
+			p := wireguard.Peer{Name: fmt.Sprint(i), Addresses: []netip.Addr{netip.AddrFrom4([4]byte{10, 8, 0, byte(2 + i)}), netip.AddrFrom16([16]byte{0: 0xfd, 3: 8, 15: byte(2 + i)})}}
+			if random.IntN(4) == 0 {
+				p.Access = []wireguard.AccessRule{{Action: wireguard.Accept, To: wireguard.AccessDestination{Ports: []wireguard.PortRange{{First: 1, Last: uint16(1 + random.IntN(5))}}}}}
+			}
+			if random.IntN(4) == 0 {
+				// Networks within networks, split where a smaller one lies.
+				p.Routes = []netip.Prefix{netip.PrefixFrom(netip.AddrFrom4([4]byte{172, 16, byte(i), 0}), 24-i%8).Masked()}
+			}
+			if !slices.ContainsFunc(c.Peers, func(q wireguard.Peer) bool { return len(p.Routes) > 0 && slices.Contains(q.Routes, p.Routes[0]) }) {
+				c.Peers = append(c.Peers, p)
+			}
+		}
+		return c
+	}
+	network := Network{IPv4: "eth0", IPv6: "eth0"}
+	f := Firewall{}
+	small := 0
+	for i := range 40 {
+		r := Render(draw(), network)
+		d, ok := difference(f.applied, r)
+		if ok {
+			small++
+			if err := d.apply(); err != nil {
+				t.Fatalf("%d: the difference is refused: %v", i, err)
+			}
+			f.applied = r
+		} else if _, err := f.Ensure(r); err != nil {
+			t.Fatal(err)
+		}
+		got := tableParts(t)
+		if err := replace(r); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(tableParts(t), got); diff != "" {
+			t.Fatalf("%d: -as a whole, +by difference:\n%s", i, diff)
+		}
+	}
+	if small < 39 {
+		t.Errorf("only %d of 39 changes of peers were made by difference", small)
+	}
+}
+
+// tableParts returns the table's chains and sets in an order of their own,
+// since the kernel lists them in the order in which they were made.
+func tableParts(t testing.TB) []string {
+	t.Helper()
+	parts := strings.Split(nft(t, "-n", "list table inet wireguard_gateway"), "\n\n")
+	for i, p := range parts {
+		p = strings.TrimPrefix(strings.TrimSpace(p), "table inet wireguard_gateway {")
+		parts[i] = strings.TrimRight(strings.TrimSpace(p), "\n\t }")
+	}
+	slices.Sort(parts)
+	return parts
 }
 
 // A table that cannot be written must leave the one before in force.

@@ -14,36 +14,37 @@ import (
 // fingerprint tells, without reading the whole table, whether somebody else
 // has changed its rules.
 type fingerprint struct {
+	known bool
 	// generation counts every change to any table in this network namespace.
 	generation uint32
-	// rules are the handles of our rules. The kernel never reuses one within
-	// the life of a table.
+	// rules are the handles of our rules, once they have been read. The kernel
+	// uses each handle of a table once.
 	rules []uint64
-}
-
-func (f fingerprint) valid() bool {
-	return len(f.rules) > 0
 }
 
 // Check notices whether the table was changed or deleted by somebody else, so
 // that the next Ensure writes it again. It returns false if so. Its usual cost
-// is one small request.
+// is one small request. It is meant to be called every few seconds.
 func (f *Firewall) Check() (bool, error) {
-	if !f.state.valid() {
+	if !f.state.known {
 		return false, nil
 	}
 	now, err := generation()
 	if err != nil {
 		return false, err
 	}
-	if now == f.state.generation {
+	untouched := now == f.state.generation
+	if untouched && f.state.rules != nil {
 		return true, nil
 	}
 	read, err := takeFingerprint()
 	if err != nil {
 		return false, err
 	}
-	if !slices.Equal(read.rules, f.state.rules) {
+	// Reading the rules takes too long for a sync that clients wait for, so
+	// the first check after one does it.
+	untouched = untouched && read.generation == f.state.generation
+	if !untouched && (f.state.rules == nil || !slices.Equal(read.rules, f.state.rules)) {
 		f.state = fingerprint{}
 		return false, nil
 	}
@@ -66,7 +67,7 @@ func takeFingerprint() (fingerprint, error) {
 	if err != nil {
 		return fingerprint{}, fmt.Errorf("cannot list nftables rules: %w", err)
 	}
-	f := fingerprint{generation: g}
+	f := fingerprint{known: true, generation: g}
 	for _, m := range messages {
 		handle, err := attribute(m, unix.NFTA_RULE_HANDLE)
 		if err != nil {

@@ -21,7 +21,8 @@ type interval struct {
 // intervals turns networks, which may lie within each other, into the disjoint
 // intervals that an nftables set needs. An address belongs to the smallest
 // network that holds it, as on the device and in a routing table. Neighbours
-// with the same chain become one.
+// stay apart even with the same chain, so that a change to one network touches
+// its own intervals only.
 func intervals(networks []network) []interval {
 	ns := slices.Clone(networks)
 	slices.SortFunc(ns, func(a, b network) int {
@@ -30,10 +31,6 @@ func intervals(networks []network) []interval {
 
 	out := make([]interval, 0, len(ns))
 	add := func(first, last netip.Addr, chain string) {
-		if n := len(out); n > 0 && out[n-1].chain == chain && out[n-1].last.Next() == first {
-			out[n-1].last = last
-			return
-		}
 		out = append(out, interval{first: first, last: last, chain: chain})
 	}
 

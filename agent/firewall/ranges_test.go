@@ -15,14 +15,14 @@ func TestIntervals(t *testing.T) {
 	}{
 		"None":      {"no network, no interval", nil, nil},
 		"Apart":     {"addresses apart stay apart", map[string]string{"10.8.0.2/32": "a", "10.8.0.4/32": "a"}, []string{"10.8.0.2-10.8.0.2 a", "10.8.0.4-10.8.0.4 a"}},
-		"Adjacent":  {"neighbours with one verdict are one interval", map[string]string{"10.8.0.2/32": "a", "10.8.0.3/32": "a"}, []string{"10.8.0.2-10.8.0.3 a"}},
+		"Adjacent":  {"neighbours stay apart", map[string]string{"10.8.0.2/32": "a", "10.8.0.3/32": "a"}, []string{"10.8.0.2-10.8.0.2 a", "10.8.0.3-10.8.0.3 a"}},
 		"Different": {"neighbours with different verdicts are two", map[string]string{"10.8.0.2/32": "a", "10.8.0.3/32": "b"}, []string{"10.8.0.2-10.8.0.2 a", "10.8.0.3-10.8.0.3 b"}},
 		"Nested": {"the smallest network wins", map[string]string{"10.0.0.0/8": "a", "10.1.0.0/16": "b", "10.1.2.0/24": "c"}, []string{
 			"10.0.0.0-10.0.255.255 a", "10.1.0.0-10.1.1.255 b", "10.1.2.0-10.1.2.255 c", "10.1.3.0-10.1.255.255 b", "10.2.0.0-10.255.255.255 a",
 		}},
 		"SameStart":  {"a network may start with a smaller one", map[string]string{"10.0.0.0/8": "a", "10.0.0.0/24": "b"}, []string{"10.0.0.0-10.0.0.255 b", "10.0.1.0-10.255.255.255 a"}},
 		"SameEnd":    {"a network may end with a smaller one", map[string]string{"10.0.0.0/24": "a", "10.0.0.255/32": "b", "10.0.1.0/24": "c"}, []string{"10.0.0.0-10.0.0.254 a", "10.0.0.255-10.0.0.255 b", "10.0.1.0-10.0.1.255 c"}},
-		"SameNested": {"a smaller network with the same verdict changes nothing", map[string]string{"10.0.0.0/24": "a", "10.0.0.7/32": "a"}, []string{"10.0.0.0-10.0.0.255 a"}},
+		"SameNested": {"a smaller network with the same verdict is its own", map[string]string{"10.0.0.0/24": "a", "10.0.0.7/32": "a"}, []string{"10.0.0.0-10.0.0.6 a", "10.0.0.7-10.0.0.7 a", "10.0.0.8-10.0.0.255 a"}},
 		"Edges":      {"the ends of the address space are no special case", map[string]string{"255.255.255.255/32": "a", "0.0.0.0/32": "b"}, []string{"0.0.0.0-0.0.0.0 b", "255.255.255.255-255.255.255.255 a"}},
 		"IPv6":       {"IPv6 works alike", map[string]string{"fd00::/64": "a", "fd00::5/128": "b"}, []string{"fd00::-fd00::4 a", "fd00::5-fd00::5 b", "fd00::6-fd00::ffff:ffff:ffff:ffff a"}},
 	}

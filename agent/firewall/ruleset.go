@@ -6,8 +6,6 @@
 package firewall
 
 import (
-	"net/netip"
-
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
 )
@@ -30,30 +28,27 @@ type set struct {
 // acceptChain stands for the verdict accept in a map of verdicts.
 const acceptChain = ""
 
-// chain is a list of rules. With a hook it is a base chain.
+// chain is a list of rules. With a hook it is a base chain. A chain whose name
+// is made from its rules is never changed, only added and removed.
 type chain struct {
 	name     string
 	hook     *nftables.ChainHook
 	kind     nftables.ChainType
 	priority int
+	hashed   bool
 	rules    []rule
 }
 
 // rule is the expressions of one rule, in the order of evaluation.
 type rule []expr.Any
 
-// keyOf returns the bytes by which nftables compares an address.
-func keyOf(a netip.Addr) []byte {
-	return a.AsSlice()
-}
-
-// elements returns a set's elements in the form of the kernel: each interval
-// is its first address, and the one after its last as end. The last address of
-// all needs no end.
-func (s set) elements() []nftables.SetElement {
-	out := make([]nftables.SetElement, 0, 2*len(s.intervals))
-	for _, i := range s.intervals {
-		e := nftables.SetElement{Key: keyOf(i.first)}
+// elements returns intervals in the form of the kernel: each is its first
+// address, and the one after its last as end. The last address of all needs no
+// end.
+func (s set) elements(intervals []interval) []nftables.SetElement {
+	out := make([]nftables.SetElement, 0, 2*len(intervals))
+	for _, i := range intervals {
+		e := nftables.SetElement{Key: i.first.AsSlice()}
 		if s.verdicts {
 			e.VerdictData = &expr.Verdict{Kind: expr.VerdictAccept}
 			if i.chain != acceptChain {
@@ -62,7 +57,7 @@ func (s set) elements() []nftables.SetElement {
 		}
 		out = append(out, e)
 		if after := i.last.Next(); after.IsValid() {
-			out = append(out, nftables.SetElement{Key: keyOf(after), IntervalEnd: true})
+			out = append(out, nftables.SetElement{Key: after.AsSlice(), IntervalEnd: true})
 		}
 	}
 	return out
