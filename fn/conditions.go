@@ -1,0 +1,140 @@
+package fn
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/crossplane/function-sdk-go/errors"
+	fnv1 "github.com/crossplane/function-sdk-go/proto/v1"
+	"github.com/crossplane/function-sdk-go/response"
+
+	"github.com/wireguardgateway/function-wireguard-gateway/fn/plan"
+)
+
+// Conditions of a gateway. The set is closed: every response has all of them,
+// since Crossplane cannot remove one again.
+const (
+	conditionSpecValid     = "SpecValid"
+	conditionKeysReady     = plan.ConditionKeysReady
+	conditionPeersReady    = "PeersReady"
+	conditionEndpointReady = "EndpointReady"
+	conditionWorkloadReady = "WorkloadReady"
+	conditionRouteReady    = "RouteReady"
+	conditionEgressReady   = "EgressReady"
+)
+
+// Reasons of conditions.
+const (
+	reasonValid        = "Valid"
+	reasonAvailable    = "Available"
+	reasonNotEvaluated = "NotEvaluated"
+	reasonNotRequested = "NotRequested"
+	reasonInternalOnly = "InternalOnly"
+	reasonPending      = "Pending"
+	reasonRejected     = "PeersRejected"
+	reasonError        = "Error"
+)
+
+type condition struct {
+	status  fnv1.Status
+	reason  string
+	message string
+}
+
+// conditions collects one condition of each type, in a fixed order.
+type conditions struct {
+	types []string
+	by    map[string]condition
+}
+
+// newConditions starts with what is known before anything was looked at:
+// nothing.
+func newConditions() *conditions {
+	c := &conditions{by: map[string]condition{}, types: []string{
+		conditionSpecValid, conditionKeysReady, conditionPeersReady, conditionEndpointReady,
+		conditionWorkloadReady, conditionRouteReady, conditionEgressReady,
+	}}
+	for _, t := range c.types {
+		c.by[t] = condition{status: fnv1.Status_STATUS_CONDITION_UNKNOWN, reason: reasonNotEvaluated}
+	}
+	return c
+}
+
+func (c *conditions) true(t, reason, message string) {
+	c.by[t] = condition{fnv1.Status_STATUS_CONDITION_TRUE, reason, message}
+}
+
+func (c *conditions) false(t, reason, message string) {
+	c.by[t] = condition{fnv1.Status_STATUS_CONDITION_FALSE, reason, message}
+}
+
+// fail makes the condition false that an error is about.
+func (c *conditions) fail(err error) {
+	f := &plan.Failure{}
+	if errors.As(err, &f) {
+		c.false(f.Condition, f.Reason, f.Message)
+		return
+	}
+	// An error of ours: the spec may be fine, but it could not be served.
+	c.false(conditionSpecValid, reasonError, err.Error())
+}
+
+func (c *conditions) specValid() {
+	c.true(conditionSpecValid, reasonValid, "")
+}
+
+// planned tells what the plan knows.
+func (c *conditions) planned(g *plan.Gateway) {
+	c.true(conditionKeysReady, reasonAvailable, "")
+	c.true(conditionRouteReady, reasonNotRequested, "")
+	c.true(conditionEgressReady, reasonNotRequested, "")
+	c.peers(g)
+	switch e := g.Endpoints; {
+	case e.Direct.String() != "":
+		c.true(conditionEndpointReady, reasonAvailable, "")
+	case e.Awaited != "":
+		c.false(conditionEndpointReady, reasonPending, "Waiting for "+e.Awaited+".")
+	default:
+		c.true(conditionEndpointReady, reasonInternalOnly, "Clients connect from within the cluster only: set spec.endpoint.host for others.")
+	}
+}
+
+// maxExplained is how many rejected peers a message explains. The status has
+// all of them.
+const maxExplained = 3
+
+func (c *conditions) peers(g *plan.Gateway) {
+	rejected := g.Rejected()
+	if len(rejected) == 0 {
+		c.true(conditionPeersReady, reasonAvailable, "")
+		return
+	}
+	why := make([]string, 0, maxExplained)
+	for _, p := range rejected[:min(len(rejected), maxExplained)] {
+		why = append(why, p.Message)
+	}
+	if more := len(rejected) - len(why); more > 0 {
+		why = append(why, fmt.Sprintf("%d more, see status.peers", more))
+	}
+	c.false(conditionPeersReady, reasonRejected, strings.Join(why, "; "))
+}
+
+// set writes all conditions into the response, for the claim too.
+func (c *conditions) set(rsp *fnv1.RunFunctionResponse) {
+	for _, t := range c.types {
+		in := c.by[t]
+		var o *response.ConditionOption
+		switch in.status {
+		case fnv1.Status_STATUS_CONDITION_TRUE:
+			o = response.ConditionTrue(rsp, t, in.reason)
+		case fnv1.Status_STATUS_CONDITION_FALSE:
+			o = response.ConditionFalse(rsp, t, in.reason)
+		default:
+			o = response.ConditionUnknown(rsp, t, in.reason)
+		}
+		if in.message != "" {
+			o.WithMessage(in.message)
+		}
+		o.TargetCompositeAndClaim()
+	}
+}

@@ -1,0 +1,125 @@
+// Package fn is the control plane: a Crossplane composition function that turns
+// a WireguardGateway into the objects of a running gateway. It is a pure mapping
+// from what is observed to what is desired; Crossplane applies, heals and
+// collects.
+package fn
+
+import (
+	"context"
+	"crypto/rand"
+	"io"
+	"time"
+
+	"github.com/crossplane/function-sdk-go/errors"
+	"github.com/crossplane/function-sdk-go/logging"
+	fnv1 "github.com/crossplane/function-sdk-go/proto/v1"
+	"github.com/crossplane/function-sdk-go/response"
+
+	"github.com/wireguardgateway/function-wireguard-gateway/fn/plan"
+	"github.com/wireguardgateway/function-wireguard-gateway/fn/render"
+	"github.com/wireguardgateway/function-wireguard-gateway/input/v1beta1"
+)
+
+// Function composes gateways.
+type Function struct {
+	fnv1.UnimplementedFunctionRunnerServiceServer
+
+	log    logging.Logger
+	now    func() time.Time
+	random io.Reader
+}
+
+// Option changes how a Function works.
+type Option func(*Function)
+
+// WithClock sets the clock by which peers expire.
+func WithClock(now func() time.Time) Option {
+	return func(f *Function) { f.now = now }
+}
+
+// WithRandom sets the source of new seeds.
+func WithRandom(r io.Reader) Option {
+	return func(f *Function) { f.random = r }
+}
+
+// New returns a function that logs to the given logger.
+func New(log logging.Logger, opts ...Option) *Function {
+	f := &Function{log: log, now: time.Now, random: rand.Reader}
+	for _, o := range opts {
+		o(f)
+	}
+	return f
+}
+
+// RunFunction composes one gateway. The response is the full desired set, or
+// only what the function requires to know, or Fatal: then Crossplane changes
+// nothing, and a running gateway keeps running. It never returns a Go error.
+func (f *Function) RunFunction(_ context.Context, req *fnv1.RunFunctionRequest) (*fnv1.RunFunctionResponse, error) {
+	rsp := response.To(req, v1beta1.DefaultTTL)
+	conditions := newConditions()
+	if err := f.compose(req, rsp, conditions); err != nil {
+		conditions.fail(err)
+		fatal(rsp, err)
+		f.log.Info("Cannot compose gateway", "reason", err.Error())
+	}
+	conditions.set(rsp)
+	return rsp, nil
+}
+
+func (f *Function) compose(req *fnv1.RunFunctionRequest, rsp *fnv1.RunFunctionResponse, c *conditions) error {
+	xr, err := decodeComposite(req)
+	if err != nil {
+		return err
+	}
+	f.log.Debug("Composing gateway", "namespace", xr.namespace, "name", xr.name)
+	observed, err := decodeObserved(req)
+	if err != nil {
+		return err
+	}
+	c.workload(observed)
+
+	gateway, err := parse(req, xr)
+	if err != nil {
+		return err
+	}
+	c.specValid()
+
+	// What is required depends on the spec alone, so it is stable: Crossplane
+	// answers it all at once, or has answered already.
+	rsp.Requirements = requirements(gateway)
+	required, answered, err := decodeRequired(req, rsp.GetRequirements())
+	if err != nil {
+		return err
+	}
+	if !answered {
+		return nil
+	}
+
+	now := f.now()
+	g, err := plan.New(plan.Inputs{
+		Spec:            gateway,
+		Status:          &xr.status,
+		ObservedSeed:    observed.seed,
+		ObservedConfig:  observed.config,
+		ObservedService: observed.service,
+		RequiredSeed:    required.seed,
+		Secrets:         required.secrets,
+		Nodes:           required.nodes,
+		Now:             now,
+		Random:          f.random,
+	})
+	if err != nil {
+		return err
+	}
+	c.planned(g)
+
+	objects, err := render.Gateway(g)
+	if err != nil {
+		return errors.Wrap(err, "cannot render gateway")
+	}
+	if err := encode(req, rsp, xr, objects, status(g, observed), readiness(g, observed)); err != nil {
+		return err
+	}
+	setTTL(rsp, g, now)
+	return nil
+}

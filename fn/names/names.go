@@ -1,0 +1,91 @@
+// Package names holds the names that users and running objects depend on: the
+// keys of the desired set, the names of composed objects, and their labels.
+// All are frozen. Another key or name would delete the object and make a new
+// one.
+package names
+
+// Keys of the desired set.
+const (
+	KeySeed           = "seed"
+	KeyConfig         = "config"
+	KeyServiceAccount = "service-account"
+	KeyRole           = "role"
+	KeyRoleBinding    = "role-binding"
+	KeyStatus         = "status"
+	KeyDeployment     = "deployment"
+	KeyService        = "service"
+
+	keyPeerPrefix = "peer-"
+)
+
+// KeyPeer is the key of a peer's Secret.
+func KeyPeer(peer string) string { return keyPeerPrefix + peer }
+
+// Names of composed objects. Names of gateways and peers hold no dots, so the
+// dots keep names from colliding.
+
+// Workload names everything that there is one of: "home-wireguard".
+func Workload(gateway string) string { return gateway + "-wireguard" }
+
+// Seed names the Secret with the gateway's seed.
+func Seed(gateway string) string { return Workload(gateway) + ".seed" }
+
+// Config names the Secret with the agent's configuration.
+func Config(gateway string) string { return Workload(gateway) + ".config" }
+
+// Status names the ConfigMap with the agent's report.
+func Status(gateway string) string { return Workload(gateway) + ".status" }
+
+// Peer names the Secret with a peer's configurations.
+func Peer(gateway, peer string) string { return Workload(gateway) + ".peer." + peer }
+
+// Data keys of a peer's Secret. Clients use the file's name as the name of the
+// interface, which holds at most 15 characters.
+const (
+	DataDirect      = "direct.conf"
+	DataInternal    = "internal.conf"
+	DataTunnel      = "tunnel.conf"
+	DataDirectQR    = "direct.png"
+	DataDirectQRTxt = "direct.txt"
+
+	// DataSeed is the data key of the seed.
+	DataSeed = "seed"
+)
+
+// Labels of composed objects.
+const (
+	LabelName     = "app.kubernetes.io/name"
+	LabelInstance = "app.kubernetes.io/instance"
+	LabelGateway  = "wireguardgateway.io/gateway"
+	LabelPeer     = "wireguardgateway.io/peer"
+
+	// Application is the value of LabelName.
+	Application = "wireguard-gateway"
+)
+
+// Labels returns those that every composed object of a gateway bears.
+func Labels(gateway string) map[string]string {
+	return map[string]string{
+		LabelName:     Application,
+		LabelInstance: gateway,
+		LabelGateway:  gateway,
+	}
+}
+
+// Selector returns the labels that select a gateway's pod. A Deployment's
+// selector is immutable, so these are for ever.
+func Selector(gateway string) map[string]string {
+	return map[string]string{
+		LabelName:     Application,
+		LabelInstance: gateway,
+	}
+}
+
+// Containers of the gateway's pod. Users' containers cannot have these names.
+const (
+	ContainerAgent    = "agent"
+	ContainerSysctl   = "sysctl"
+	ContainerWstunnel = "wstunnel"
+	ContainerGluetun  = "gluetun"
+	ContainerClient   = "client"
+)

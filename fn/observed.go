@@ -1,0 +1,60 @@
+package fn
+
+import (
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/crossplane/function-sdk-go/errors"
+	fnv1 "github.com/crossplane/function-sdk-go/proto/v1"
+
+	"github.com/wireguardgateway/function-wireguard-gateway/fn/names"
+	"github.com/wireguardgateway/function-wireguard-gateway/fn/object"
+	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
+)
+
+// observed are the composed objects that are there. Only what decisions depend
+// on is decoded: the Secrets of a thousand peers are not.
+type observed struct {
+	exists map[string]bool
+
+	seed       map[string][]byte // nil where there is none
+	config     []byte
+	deployment *appsv1.Deployment
+	service    *corev1.Service
+	report     *wireguard.Report // nil where there is none, or none that is understood
+}
+
+func decodeObserved(req *fnv1.RunFunctionRequest) (*observed, error) {
+	resources := req.GetObserved().GetResources()
+	o := &observed{exists: make(map[string]bool, len(resources))}
+	for key := range resources {
+		o.exists[key] = true
+	}
+	if o.exists[names.KeySeed] {
+		o.seed = secretData(resources[names.KeySeed].GetResource())
+	}
+	if o.exists[names.KeyConfig] {
+		o.config = secretData(resources[names.KeyConfig].GetResource())[wireguard.ConfigKey]
+	}
+	if o.exists[names.KeyDeployment] {
+		o.deployment = &appsv1.Deployment{}
+		if err := object.Decode(resources[names.KeyDeployment].GetResource(), o.deployment); err != nil {
+			return nil, errors.Wrap(err, "cannot read the observed Deployment")
+		}
+	}
+	if o.exists[names.KeyService] {
+		o.service = &corev1.Service{}
+		if err := object.Decode(resources[names.KeyService].GetResource(), o.service); err != nil {
+			return nil, errors.Wrap(err, "cannot read the observed Service")
+		}
+	}
+	data := resources[names.KeyStatus].GetResource().GetFields()["data"].GetStructValue().GetFields()
+	if s := data[wireguard.ReportKey].GetStringValue(); s != "" {
+		// The agent may be newer or older than we are: what it says that we do
+		// not understand is as good as nothing.
+		if r, err := wireguard.DecodeReport([]byte(s)); err == nil {
+			o.report = &r
+		}
+	}
+	return o, nil
+}

@@ -1,0 +1,77 @@
+package plan
+
+import (
+	"maps"
+	"net/netip"
+	"slices"
+
+	"github.com/wireguardgateway/function-wireguard-gateway/api/v1alpha1"
+	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
+)
+
+// before is what peers had until now. Who had something keeps it: a newcomer
+// never displaces anyone.
+type before struct {
+	addresses map[string][]netip.Addr
+	keys      map[string]string         // public keys of peers that were served
+	routes    map[string][]netip.Prefix // routes of peers that were on the device
+}
+
+// before reads it from the status, and what is missing there from the
+// configuration that was composed last. A configuration that cannot be read is
+// as good as none: hashes bring nearly all addresses back.
+func (in *Inputs) before() before {
+	config, err := wireguard.DecodeGatewayConfig(in.ObservedConfig)
+	if err != nil {
+		config = wireguard.GatewayConfig{}
+	}
+	b := before{
+		addresses: make(map[string][]netip.Addr, len(in.Status.Peers)),
+		keys:      make(map[string]string, len(in.Status.Peers)),
+		routes:    map[string][]netip.Prefix{},
+	}
+	maps.Copy(b.addresses, config.Reservations)
+	for i := range config.Peers {
+		p := &config.Peers[i]
+		b.keys[id(p.Namespace, p.Name)] = p.PublicKey.String()
+		if len(p.Routes) > 0 {
+			b.routes[id(p.Namespace, p.Name)] = p.Routes
+		}
+	}
+	for i := range in.Status.Peers {
+		p := &in.Status.Peers[i]
+		if ips := parseAddresses(p.Addresses); len(ips) > 0 {
+			b.addresses[id(p.Namespace, p.Name)] = ips
+		}
+		if p.State != v1alpha1.PeerRejected {
+			b.keys[id(p.Namespace, p.Name)] = p.PublicKey
+		}
+	}
+	return b
+}
+
+func parseAddresses(ss []string) []netip.Addr {
+	ips := make([]netip.Addr, 0, len(ss))
+	for _, s := range ss {
+		if ip, err := netip.ParseAddr(s); err == nil {
+			ips = append(ips, ip)
+		}
+	}
+	return ips
+}
+
+// hadKey tells whether the peer was served with the key that it has now.
+func (b before) hadKey(p *Peer) bool {
+	return b.keys[p.ID()] == p.PublicKey.String()
+}
+
+// hadRoutes tells whether all routes of the peer were on the device.
+func (b before) hadRoutes(p *Peer) bool {
+	had := b.routes[p.ID()]
+	for _, r := range p.Routes {
+		if !slices.Contains(had, r) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,110 @@
+package plan
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/wireguardgateway/function-wireguard-gateway/fn/names"
+	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
+)
+
+// Condition and reasons of failures that concern the seed.
+const (
+	ConditionKeysReady = "KeysReady"
+
+	ReasonSeedMissing   = "SeedMissing"
+	ReasonSeedMalformed = "SeedMalformed"
+	ReasonSeedMismatch  = "SeedMismatch"
+)
+
+// Keys are the gateway's own.
+type Keys struct {
+	Seed    wireguard.Seed
+	Private wireguard.Key
+	Public  wireguard.Key
+
+	// ComposeSeed tells whether the seed Secret is composed, and ComposedSeed
+	// what stands in it, byte for byte: it is immutable.
+	ComposeSeed  bool
+	ComposedSeed []byte
+}
+
+// keys finds the seed, or generates it where the gateway never had one. A
+// gateway that had one and lost it is never given another: every client would
+// be cut off.
+func (in *Inputs) keys() (Keys, error) {
+	k := Keys{}
+
+	// The Secret is read by name too: Crossplane hides one that another owner
+	// controls from what is observed.
+	own := in.RequiredSeed
+	if own == nil {
+		own = in.ObservedSeed
+	}
+
+	ref := in.Spec.Keys.SeedSecret
+	var err error
+	switch {
+	case ref.Name != "":
+		k.Seed, err = in.referencedSeed()
+		// Where the seed was composed before, it stays, so that garbage
+		// collection never takes the only copy.
+		k.ComposeSeed, k.ComposedSeed = in.ObservedSeed != nil, own[names.DataSeed]
+	case own != nil:
+		k.Seed, err = parseSeed(own[names.DataSeed], names.Seed(in.Spec.Name), names.DataSeed)
+		k.ComposeSeed, k.ComposedSeed = true, own[names.DataSeed]
+	case in.Status.PublicKey != "":
+		err = in.seedLost()
+	default:
+		k.Seed, err = generateSeed(in.Random)
+		k.ComposeSeed, k.ComposedSeed = true, k.Seed[:]
+	}
+	if err != nil {
+		return Keys{}, err
+	}
+
+	if was, is := in.Status.SeedID, k.Seed.ID(); was != "" && was != is && in.Spec.Keys.AcceptSeed != is {
+		return Keys{}, &Failure{ConditionKeysReady, ReasonSeedMismatch, fmt.Sprintf(
+			"the seed is another one than before (its ID is %s, it was %s), which would change every derived key: put the old seed back, or set spec.keys.acceptSeed to %s if the new one is meant",
+			is, was, is)}
+	}
+	k.Private = k.Seed.ServerKey(in.Spec.Keys.Rotation)
+	k.Public = k.Private.Public()
+	return k, nil
+}
+
+func (in *Inputs) referencedSeed() (wireguard.Seed, error) {
+	ref := in.Spec.Keys.SeedSecret
+	data, ok := in.Secrets[ref.Name]
+	if !ok {
+		return wireguard.Seed{}, &Failure{ConditionKeysReady, ReasonSeedMissing, fmt.Sprintf(
+			"there is no Secret %q in namespace %q, which spec.keys.seedSecretRef names: create it with the seed under the key %q", ref.Name, in.Spec.Namespace, ref.Key)}
+	}
+	return parseSeed(data[ref.Key], ref.Name, ref.Key)
+}
+
+func (in *Inputs) seedLost() error {
+	name := names.Seed(in.Spec.Name)
+	return &Failure{ConditionKeysReady, ReasonSeedMissing, fmt.Sprintf(
+		"the Secret %q in namespace %q is gone, and with it the seed (its ID was %s) that every key derives from; no key was changed. "+
+			"Restore it from a backup, either under another name that you set as spec.keys.seedSecretRef, "+
+			"or under its own name with the annotation crossplane.io/composition-resource-name: %s and without owner references",
+		name, in.Spec.Namespace, in.Status.SeedID, names.KeySeed)}
+}
+
+func parseSeed(data []byte, secret, key string) (wireguard.Seed, error) {
+	s, err := wireguard.ParseSeed(data)
+	if err != nil {
+		return wireguard.Seed{}, &Failure{ConditionKeysReady, ReasonSeedMalformed, fmt.Sprintf(
+			"the Secret %q holds no seed under the key %q: %s", secret, key, err)}
+	}
+	return s, nil
+}
+
+func generateSeed(random io.Reader) (wireguard.Seed, error) {
+	s := wireguard.Seed{}
+	if _, err := io.ReadFull(random, s[:]); err != nil {
+		return s, &Failure{ConditionKeysReady, ReasonSeedMissing, fmt.Sprintf("cannot generate a seed: %s", err)}
+	}
+	return s, nil
+}

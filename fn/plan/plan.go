@@ -1,0 +1,170 @@
+// Package plan decides what a gateway will be: its keys, and every peer's keys,
+// addresses, endpoints and state. It is a pure function of what the user wrote
+// and what is there, but for a clock and, once in a gateway's life, a random
+// source.
+package plan
+
+import (
+	"cmp"
+	"io"
+	"net/netip"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/wireguardgateway/function-wireguard-gateway/api/v1alpha1"
+	"github.com/wireguardgateway/function-wireguard-gateway/fn/spec"
+	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
+)
+
+// Inputs are all that a plan depends on.
+type Inputs struct {
+	Spec   *spec.Gateway
+	Status *v1alpha1.WireguardGatewayStatus
+
+	// ObservedSeed is the data of the composed seed Secret, nil where there is
+	// none.
+	ObservedSeed map[string][]byte
+	// ObservedConfig is the composed configuration of the agent, empty where
+	// there is none.
+	ObservedConfig []byte
+	// ObservedService is the composed Service, nil where there is none.
+	ObservedService *corev1.Service
+
+	// RequiredSeed is the data of the Secret with the seed's name, nil where
+	// there is none.
+	RequiredSeed map[string][]byte
+	// Secrets are the data of those that the user refers to, by name. One that
+	// does not exist is not in it.
+	Secrets map[string]map[string][]byte
+	// Nodes are the cluster's, where a node's address is advertised.
+	Nodes []corev1.Node
+
+	Now    time.Time
+	Random io.Reader
+}
+
+// Gateway is what a gateway will be.
+type Gateway struct {
+	*spec.Gateway
+
+	Keys      Keys
+	Addresses []netip.Prefix // the server's, with the length of its pool
+	Peers     []Peer         // sorted by namespace and name
+	Endpoints Endpoints
+	// NextExpiry is when the next peer expires, zero where none does.
+	NextExpiry time.Time
+	// Reservations are the addresses of every peer that has any.
+	Reservations map[string][]netip.Addr
+}
+
+// Peer is what a peer will be.
+type Peer struct {
+	*spec.Peer
+
+	PublicKey    wireguard.Key
+	PrivateKey   *wireguard.Key // nil: the device keeps it
+	PresharedKey *wireguard.Key
+	Addresses    []netip.Addr
+	AllowedIPs   []netip.Prefix
+	DNS          []string
+	MTU          int
+	Direct       string // empty where not known yet
+
+	State   string
+	Reason  string
+	Message string
+}
+
+// ID names a peer among those of all namespaces.
+func (p *Peer) ID() string { return id(p.Namespace, p.Name) }
+
+func id(namespace, name string) string { return namespace + "/" + name }
+
+func (p *Peer) reject(reason, message string) {
+	if p.State == v1alpha1.PeerRejected {
+		return
+	}
+	p.State, p.Reason, p.Message = v1alpha1.PeerRejected, reason, message
+}
+
+// Failure is why there is no plan: the condition that it makes false, a reason
+// in one word, and what to do.
+type Failure struct {
+	Condition string
+	Reason    string
+	Message   string
+}
+
+// Error returns the message.
+func (f *Failure) Error() string { return f.Message }
+
+// New makes the plan. The error is a *Failure.
+func New(in Inputs) (*Gateway, error) {
+	keys, err := in.keys()
+	if err != nil {
+		return nil, err
+	}
+	g := &Gateway{Gateway: in.Spec, Keys: keys}
+	for _, pool := range in.Spec.Pools {
+		g.Addresses = append(g.Addresses, netip.PrefixFrom(pool.Server(), pool.Prefix.Bits()))
+	}
+	g.Peers = make([]Peer, len(in.Spec.Peers))
+	for i := range in.Spec.Peers {
+		g.Peers[i].Peer = &in.Spec.Peers[i]
+	}
+	slices.SortFunc(g.Peers, func(a, b Peer) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+
+	before := in.before()
+	g.peerStates(in.Now)
+	g.peerKeys(in.Secrets)
+	g.peerAddresses(before)
+	g.distinctKeys(before)
+	g.distinctRoutes(before)
+	g.Endpoints = g.endpoints(in)
+	g.peerConfigs()
+	return g, nil
+}
+
+// peerStates tells who is disabled or expired, and who expires next.
+func (g *Gateway) peerStates(now time.Time) {
+	for i := range g.Peers {
+		p := &g.Peers[i]
+		switch {
+		case p.Disabled:
+			p.State = v1alpha1.PeerDisabled
+		case p.ExpiresAt != nil && !now.Before(*p.ExpiresAt):
+			p.State = v1alpha1.PeerExpired
+		default:
+			p.State = v1alpha1.PeerActive
+			if p.ExpiresAt != nil && (g.NextExpiry.IsZero() || p.ExpiresAt.Before(g.NextExpiry)) {
+				g.NextExpiry = *p.ExpiresAt
+			}
+		}
+	}
+}
+
+// Rejected returns the peers that cannot be served.
+func (g *Gateway) Rejected() []*Peer {
+	var ps []*Peer
+	for i := range g.Peers {
+		if g.Peers[i].State == v1alpha1.PeerRejected {
+			ps = append(ps, &g.Peers[i])
+		}
+	}
+	return ps
+}
+
+// Active returns the number of peers that may connect.
+func (g *Gateway) Active() int {
+	n := 0
+	for i := range g.Peers {
+		if g.Peers[i].State == v1alpha1.PeerActive {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,98 @@
+package fn
+
+import (
+	"fmt"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/wireguardgateway/function-wireguard-gateway/fn/names"
+	"github.com/wireguardgateway/function-wireguard-gateway/fn/plan"
+)
+
+// readiness returns a function that tells whether the composed object under a
+// key is ready. Objects that have no status are ready once they are there.
+func readiness(g *plan.Gateway, o *observed) func(key string) bool {
+	return func(key string) bool {
+		switch key {
+		case names.KeyDeployment:
+			ready, _, _ := deploymentReady(o.deployment)
+			return ready
+		case names.KeyService:
+			return serviceReady(g, o.service)
+		default:
+			return o.exists[key]
+		}
+	}
+}
+
+// serviceReady tells whether clients can reach the Service: a load balancer has
+// given it an address, or its own address does not matter.
+func serviceReady(g *plan.Gateway, s *corev1.Service) bool {
+	switch {
+	case s == nil:
+		return false
+	case s.Spec.Type != corev1.ServiceTypeLoadBalancer, g.Endpoint.Host != "":
+		return true
+	default:
+		return len(s.Status.LoadBalancer.Ingress) > 0
+	}
+}
+
+// deploymentReady judges the Deployment at its current generation: before the
+// controller has seen it, its status speaks of another one.
+func deploymentReady(d *appsv1.Deployment) (ready bool, reason, message string) {
+	if d == nil {
+		return false, reasonPending, "The Deployment does not exist yet."
+	}
+	// A quota or the namespace's Pod Security level may refuse every pod. The
+	// Deployment says so, and it is what the user needs to hear first.
+	for _, c := range d.Status.Conditions {
+		if c.Type == appsv1.DeploymentReplicaFailure && c.Status == corev1.ConditionTrue {
+			return false, c.Reason, podRefused(c.Message)
+		}
+	}
+	want := ptr.Deref(d.Spec.Replicas, 1)
+	s := d.Status
+	switch {
+	case s.ObservedGeneration < d.Generation:
+		return false, reasonPending, "The Deployment's controller has not seen its latest change yet."
+	case s.UpdatedReplicas < want || s.AvailableReplicas < want || s.Replicas > want:
+		return false, reasonPending, progress(d)
+	default:
+		return true, reasonAvailable, ""
+	}
+}
+
+func podRefused(message string) string {
+	if strings.Contains(message, "PodSecurity") {
+		message += ". The gateway's pod needs NET_ADMIN: label its namespace pod-security.kubernetes.io/enforce=privileged"
+	}
+	return message
+}
+
+func progress(d *appsv1.Deployment) string {
+	m := fmt.Sprintf("%d of %d pods are available.", d.Status.AvailableReplicas, ptr.Deref(d.Spec.Replicas, 1))
+	for _, c := range d.Status.Conditions {
+		if c.Type == appsv1.DeploymentProgressing && c.Status == corev1.ConditionFalse && c.Message != "" {
+			return m + " " + c.Message
+		}
+	}
+	return m
+}
+
+// workload tells whether the gateway's pod runs, and what the agent in it says
+// where it does not.
+func (c *conditions) workload(o *observed) {
+	ready, reason, message := deploymentReady(o.deployment)
+	if ready {
+		c.true(conditionWorkloadReady, reason, message)
+		return
+	}
+	if o.report != nil && !o.report.Ready && len(o.report.Reasons) > 0 {
+		message += " The agent says: " + strings.Join(o.report.Reasons, "; ")
+	}
+	c.false(conditionWorkloadReady, reason, message)
+}

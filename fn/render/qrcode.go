@@ -1,0 +1,56 @@
+package render
+
+import (
+	"strings"
+
+	"rsc.io/qr"
+
+	"github.com/crossplane/function-sdk-go/errors"
+
+	"github.com/wireguardgateway/function-wireguard-gateway/fn/names"
+)
+
+// maxQRCode is how many bytes the largest QR code holds at the lowest level of
+// error correction (ISO/IEC 18004). A longer configuration gets none.
+const maxQRCode = 2953
+
+// quietZone is the white border that scanners need, in modules.
+const quietZone = 4
+
+// addQRCode stores the configuration as a QR code, as an image and as text.
+func addQRCode(data map[string][]byte, config string) error {
+	if len(config) > maxQRCode {
+		return nil
+	}
+	code, err := qr.Encode(config, qr.L)
+	if err != nil {
+		return errors.Wrap(err, "cannot encode QR code")
+	}
+	data[names.DataDirectQR] = code.PNG()
+	data[names.DataDirectQRTxt] = []byte(qrText(code))
+	return nil
+}
+
+// qrText draws the code for a terminal, two modules a character. What is dark
+// in the code is left blank, so that it scans from the dark background that
+// terminals have.
+func qrText(code *qr.Code) string {
+	light := func(x, y int) bool { return !code.Black(x, y) }
+	b := &strings.Builder{}
+	for y := -quietZone; y < code.Size+quietZone; y += 2 {
+		for x := -quietZone; x < code.Size+quietZone; x++ {
+			switch upper, lower := light(x, y), light(x, y+1); {
+			case upper && lower:
+				b.WriteRune('█')
+			case upper:
+				b.WriteRune('▀')
+			case lower:
+				b.WriteRune('▄')
+			default:
+				b.WriteRune(' ')
+			}
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}

@@ -1,0 +1,80 @@
+// Package render turns the plan of a gateway into the objects that are
+// composed: one file per kind, each a plain function from the plan to a typed
+// object.
+package render
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+
+	"github.com/crossplane/function-sdk-go/errors"
+
+	"github.com/wireguardgateway/function-wireguard-gateway/api/v1alpha1"
+	"github.com/wireguardgateway/function-wireguard-gateway/fn/names"
+	"github.com/wireguardgateway/function-wireguard-gateway/fn/plan"
+)
+
+// Composed is an object under its key in the desired set.
+type Composed struct {
+	Key    string
+	GVK    schema.GroupVersionKind
+	Object runtime.Object
+}
+
+// Kinds of the objects that are composed.
+var (
+	secretKind         = corev1.SchemeGroupVersion.WithKind("Secret")
+	configMapKind      = corev1.SchemeGroupVersion.WithKind("ConfigMap")
+	serviceKind        = corev1.SchemeGroupVersion.WithKind("Service")
+	serviceAccountKind = corev1.SchemeGroupVersion.WithKind("ServiceAccount")
+	deploymentKind     = appsv1.SchemeGroupVersion.WithKind("Deployment")
+	roleKind           = rbacv1.SchemeGroupVersion.WithKind("Role")
+	roleBindingKind    = rbacv1.SchemeGroupVersion.WithKind("RoleBinding")
+)
+
+// Gateway returns all objects of a gateway.
+func Gateway(g *plan.Gateway) ([]Composed, error) {
+	config, err := ConfigSecret(g)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]Composed, 0, len(g.Peers)+8)
+	if g.Keys.ComposeSeed {
+		out = append(out, Composed{names.KeySeed, secretKind, SeedSecret(g)})
+	}
+	out = append(out,
+		Composed{names.KeyConfig, secretKind, config},
+		Composed{names.KeyServiceAccount, serviceAccountKind, ServiceAccount(g)},
+		Composed{names.KeyRole, roleKind, Role(g)},
+		Composed{names.KeyRoleBinding, roleBindingKind, RoleBinding(g)},
+		Composed{names.KeyStatus, configMapKind, StatusConfigMap(g)},
+		Composed{names.KeyDeployment, deploymentKind, Deployment(g)},
+		Composed{names.KeyService, serviceKind, Service(g)},
+	)
+	for i := range g.Peers {
+		p := &g.Peers[i]
+		if p.State == v1alpha1.PeerRejected {
+			continue
+		}
+		s, err := PeerSecret(g, p)
+		if err != nil {
+			return nil, errors.Wrapf(err, "cannot render the configurations of peer %q", p.Name)
+		}
+		out = append(out, Composed{names.KeyPeer(p.Name), secretKind, s})
+	}
+	return out, nil
+}
+
+// meta returns the metadata of a composed object.
+func meta(g *plan.Gateway, name string) metav1.ObjectMeta {
+	m := metav1.ObjectMeta{Name: name, Labels: names.Labels(g.Name)}
+	if g.ClusterScoped {
+		m.Namespace = g.Namespace
+	}
+	return m
+}

@@ -1,0 +1,72 @@
+package render
+
+import (
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+
+	"github.com/wireguardgateway/function-wireguard-gateway/api/v1alpha1"
+	"github.com/wireguardgateway/function-wireguard-gateway/fn/names"
+	"github.com/wireguardgateway/function-wireguard-gateway/fn/plan"
+	"github.com/wireguardgateway/function-wireguard-gateway/fn/spec"
+)
+
+// Service exposes the WireGuard port. What belongs to another type of Service
+// is left out: the API server would refuse it.
+func Service(g *plan.Gateway) *corev1.Service {
+	in := g.Service
+	s := &corev1.Service{
+		ObjectMeta: meta(g, names.Workload(g.Name)),
+		Spec: corev1.ServiceSpec{
+			Type:     corev1.ServiceType(in.Type),
+			Selector: names.Selector(g.Name),
+			Ports: []corev1.ServicePort{{
+				Name:       spec.PortNameWireGuard,
+				Protocol:   corev1.ProtocolUDP,
+				Port:       int32(g.ListenPort), //nolint:gosec // A port was found valid.
+				TargetPort: intstr.FromString(spec.PortNameWireGuard),
+			}},
+		},
+	}
+	// Ours win: selectors and queries depend on them.
+	own := s.Labels
+	s.Labels = maps.Clone(in.Labels)
+	if s.Labels == nil {
+		s.Labels = map[string]string{}
+	}
+	maps.Copy(s.Labels, own)
+	s.Annotations = in.Annotations
+	if in.IPFamilyPolicy != "" {
+		s.Spec.IPFamilyPolicy = ptr.To(corev1.IPFamilyPolicy(in.IPFamilyPolicy))
+	}
+	for _, f := range in.IPFamilies {
+		s.Spec.IPFamilies = append(s.Spec.IPFamilies, corev1.IPFamily(f))
+	}
+	if in.Type != v1alpha1.ServiceClusterIP {
+		s.Spec.Ports[0].NodePort = in.NodePort
+		s.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicy(in.ExternalTrafficPolicy)
+	}
+	if in.Type == v1alpha1.ServiceLoadBalancer {
+		loadBalancer(&s.Spec, in)
+	}
+	return s
+}
+
+func loadBalancer(s *corev1.ServiceSpec, in v1alpha1.Service) {
+	s.LoadBalancerIP = in.LoadBalancerIP
+	s.LoadBalancerSourceRanges = slices.Clone(in.LoadBalancerSourceRanges)
+	if in.LoadBalancerClass != "" {
+		s.LoadBalancerClass = ptr.To(in.LoadBalancerClass)
+	}
+	if in.HealthCheckPort != 0 {
+		s.Ports = append(s.Ports, corev1.ServicePort{
+			Name:       spec.PortNameHTTP,
+			Protocol:   corev1.ProtocolTCP,
+			Port:       in.HealthCheckPort,
+			TargetPort: intstr.FromString(spec.PortNameHTTP),
+		})
+	}
+}

@@ -1,0 +1,105 @@
+package fn
+
+import (
+	"fmt"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/structpb"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/crossplane/function-sdk-go/errors"
+	fnv1 "github.com/crossplane/function-sdk-go/proto/v1"
+	"github.com/crossplane/function-sdk-go/response"
+
+	"github.com/wireguardgateway/function-wireguard-gateway/api/v1alpha1"
+	"github.com/wireguardgateway/function-wireguard-gateway/fn/object"
+	"github.com/wireguardgateway/function-wireguard-gateway/fn/plan"
+	"github.com/wireguardgateway/function-wireguard-gateway/fn/render"
+)
+
+// maxResponse is what Crossplane's gRPC client accepts, less some room for the
+// conditions and for other functions of the pipeline.
+const maxResponse = 4<<20 - 64<<10
+
+// encode adds the desired objects and status to those of the functions before
+// us. Nothing is added where anything fails.
+func encode(req *fnv1.RunFunctionRequest, rsp *fnv1.RunFunctionResponse, xr *composite, objects []render.Composed, st v1alpha1.WireguardGatewayStatus, ready func(string) bool) error {
+	desired := &fnv1.State{Resources: make(map[string]*fnv1.Resource, len(objects)+len(req.GetDesired().GetResources()))}
+	for key, r := range req.GetDesired().GetResources() {
+		desired.Resources[key] = r
+	}
+	for _, c := range objects {
+		s, err := object.Encode(c.Object, c.GVK)
+		if err != nil {
+			return errors.Wrapf(err, "cannot encode desired resource %q", c.Key)
+		}
+		r := &fnv1.Resource{Resource: s, Ready: fnv1.Ready_READY_FALSE}
+		if ready(c.Key) {
+			r.Ready = fnv1.Ready_READY_TRUE
+		}
+		desired.Resources[c.Key] = r
+	}
+
+	var err error
+	if desired.Composite, err = encodeStatus(req.GetDesired().GetComposite(), xr, st); err != nil {
+		return err
+	}
+	if size := proto.Size(desired); size > maxResponse {
+		return &plan.Failure{Condition: conditionSpecValid, Reason: "TooLarge", Message: fmt.Sprintf(
+			"spec.peers: Too many: the objects of %d peers are %d bytes, and Crossplane accepts %d: move some to another gateway, or turn off their qrCode",
+			len(xr.spec.Peers), size, maxResponse)}
+	}
+	rsp.Desired = desired
+	return nil
+}
+
+// encodeStatus returns the composite resource with our status. A function may
+// return nothing else of it. What functions before us said of it stays.
+func encodeStatus(before *fnv1.Resource, xr *composite, st v1alpha1.WireguardGatewayStatus) (*fnv1.Resource, error) {
+	m, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&st)
+	if err != nil {
+		return nil, errors.Wrap(err, "cannot convert status")
+	}
+	ours, err := structpb.NewStruct(m)
+	if err != nil {
+		return nil, errors.Wrap(err, "cannot encode status")
+	}
+
+	out := &fnv1.Resource{}
+	if before != nil {
+		out = proto.CloneOf(before)
+	}
+	if out.GetResource().GetFields() == nil {
+		out.Resource = &structpb.Struct{Fields: map[string]*structpb.Value{}}
+	}
+	fields := out.GetResource().GetFields()
+	fields["apiVersion"] = structpb.NewStringValue(xr.apiVersion)
+	fields["kind"] = structpb.NewStringValue(xr.kind)
+	theirs := fields["status"].GetStructValue()
+	if theirs == nil {
+		fields["status"] = structpb.NewStructValue(ours)
+		return out, nil
+	}
+	for k, v := range ours.GetFields() {
+		theirs.Fields[k] = v
+	}
+	return out, nil
+}
+
+// setTTL makes Crossplane ask again when the next peer expires, if not sooner.
+func setTTL(rsp *fnv1.RunFunctionResponse, g *plan.Gateway, now time.Time) {
+	ttl := g.Platform.TTL
+	if !g.NextExpiry.IsZero() {
+		// A TTL of zero would mean never.
+		ttl = min(ttl, max(g.NextExpiry.Sub(now), time.Second))
+	}
+	rsp.Meta.Ttl = durationpb.New(ttl)
+}
+
+// fatal ends the pipeline: Crossplane changes nothing.
+func fatal(rsp *fnv1.RunFunctionResponse, err error) {
+	response.Fatal(rsp, err)
+	rsp.Results[len(rsp.GetResults())-1].Target = fnv1.Target_TARGET_COMPOSITE_AND_CLAIM.Enum()
+}

@@ -1,0 +1,171 @@
+package spec
+
+import (
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/wireguardgateway/function-wireguard-gateway/api/v1alpha1"
+	"github.com/wireguardgateway/function-wireguard-gateway/fn/names"
+	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
+)
+
+// Volumes of the gateway's pod. Users' volumes cannot have these names, and
+// their containers cannot mount them.
+const (
+	VolumeConfig       = "config"
+	VolumeState        = "state"
+	VolumeTunDevice    = "dev-net-tun"
+	VolumeUserspace    = "var-run-wireguard"
+	VolumeAPIAccess    = "api-access"
+	PortNameWireGuard  = "wireguard"
+	PortNameHTTP       = "http"
+	reservedForVolumes = "is the name of a volume of the gateway's own: choose another"
+)
+
+// pod is what is taken in the gateway's pod, and by whom.
+type taken struct {
+	containers map[string]bool
+	volumes    map[string]bool
+	ports      map[string]string
+	portNames  map[string]bool
+}
+
+func (p *parser) containers(root *field.Path, g *Gateway) {
+	t := taken{
+		containers: map[string]bool{},
+		volumes:    map[string]bool{},
+		portNames:  map[string]bool{PortNameWireGuard: true, PortNameHTTP: true},
+		ports: map[string]string{
+			portID(corev1.ProtocolUDP, int32(g.ListenPort)):       "spec.listenPort",
+			portID(corev1.ProtocolTCP, int32(wireguard.HTTPPort)): "the agent's health and metrics",
+		},
+	}
+	for i, o := range p.spec.Volumes {
+		g.Pod.Volumes = append(g.Pod.Volumes, p.volume(root.Child("volumes").Index(i), o, g.Name, t))
+	}
+	for i, o := range p.spec.InitContainers {
+		g.Pod.InitContainers = append(g.Pod.InitContainers, p.container(root.Child("initContainers").Index(i), o, g.Name, t))
+	}
+	for i, o := range p.spec.ExtraContainers {
+		g.Pod.ExtraContainers = append(g.Pod.ExtraContainers, p.container(root.Child("extraContainers").Index(i), o, g.Name, t))
+	}
+}
+
+func portID(protocol corev1.Protocol, port int32) string {
+	return fmt.Sprintf("%d/%s", port, defaulted(protocol, corev1.ProtocolTCP))
+}
+
+func (p *parser) volume(path *field.Path, o v1alpha1.NamedObject, gateway string, t taken) corev1.Volume {
+	v := corev1.Volume{}
+	p.strict(path, o.Raw, &v)
+	switch v.Name {
+	case VolumeConfig, VolumeState, VolumeTunDevice, VolumeUserspace, VolumeAPIAccess:
+		p.refuse(path.Child("name"), v.Name, reservedForVolumes)
+	}
+	p.label(path.Child("name"), v.Name)
+	if t.volumes[v.Name] {
+		p.errs = append(p.errs, field.Duplicate(path.Child("name"), v.Name))
+	}
+	t.volumes[v.Name] = true
+	if v.Secret != nil {
+		p.notOwnSecret(path.Child("secret", "secretName"), v.Secret.SecretName, gateway)
+	}
+	if v.Projected != nil {
+		for i, s := range v.Projected.Sources {
+			if s.Secret != nil {
+				p.notOwnSecret(path.Child("projected", "sources").Index(i).Child("secret", "name"), s.Secret.Name, gateway)
+			}
+		}
+	}
+	return v
+}
+
+func (p *parser) container(path *field.Path, o v1alpha1.NamedObject, gateway string, t taken) corev1.Container {
+	c := corev1.Container{}
+	p.strict(path, o.Raw, &c)
+	switch c.Name {
+	case names.ContainerAgent, names.ContainerSysctl, names.ContainerWstunnel, names.ContainerGluetun, names.ContainerClient:
+		p.refuse(path.Child("name"), c.Name, "is the name of a container of the gateway's own: choose another")
+	}
+	p.label(path.Child("name"), c.Name)
+	if t.containers[c.Name] {
+		p.errs = append(p.errs, field.Duplicate(path.Child("name"), c.Name))
+	}
+	t.containers[c.Name] = true
+	if c.Image == "" {
+		p.errs = append(p.errs, field.Required(path.Child("image"), "name the container's image"))
+	}
+	p.containerPorts(path.Child("ports"), c.Ports, t)
+	p.containerEnv(path, c, gateway)
+	p.containerMounts(path.Child("volumeMounts"), c.VolumeMounts, t)
+	return c
+}
+
+func (p *parser) label(path *field.Path, s string) {
+	if len(validation.IsDNS1123Label(s)) > 0 {
+		p.refuse(path, s, "is no DNS label: use lower case letters, digits and dashes")
+	}
+}
+
+func (p *parser) containerPorts(path *field.Path, ports []corev1.ContainerPort, t taken) {
+	for i, port := range ports {
+		at := path.Index(i)
+		p.between(at.Child("containerPort"), int(port.ContainerPort), 1, 65535)
+		id := portID(port.Protocol, port.ContainerPort)
+		if by, ok := t.ports[id]; ok {
+			p.refuse(at.Child("containerPort"), port.ContainerPort, fmt.Sprintf("is taken by %s: all containers of the pod share one network", by))
+		}
+		t.ports[id] = at.String()
+		if port.Name == "" {
+			continue
+		}
+		if t.portNames[port.Name] {
+			p.refuse(at.Child("name"), port.Name, "is the name of another port of the pod: choose another")
+		}
+		t.portNames[port.Name] = true
+	}
+}
+
+func (p *parser) containerEnv(path *field.Path, c corev1.Container, gateway string) {
+	seen := map[string]bool{}
+	for i, e := range c.Env {
+		at := path.Child("env").Index(i)
+		if seen[e.Name] {
+			p.errs = append(p.errs, field.Duplicate(at.Child("name"), e.Name))
+		}
+		seen[e.Name] = true
+		if e.ValueFrom != nil && e.ValueFrom.SecretKeyRef != nil {
+			p.notOwnSecret(at.Child("valueFrom", "secretKeyRef", "name"), e.ValueFrom.SecretKeyRef.Name, gateway)
+		}
+	}
+	for i, e := range c.EnvFrom {
+		if e.SecretRef != nil {
+			p.notOwnSecret(path.Child("envFrom").Index(i).Child("secretRef", "name"), e.SecretRef.Name, gateway)
+		}
+	}
+}
+
+func (p *parser) containerMounts(path *field.Path, mounts []corev1.VolumeMount, t taken) {
+	seen := map[string]bool{}
+	for i, m := range mounts {
+		at := path.Index(i)
+		if !t.volumes[m.Name] {
+			p.refuse(at.Child("name"), m.Name, "is no volume in spec.volumes: add it there")
+		}
+		if seen[m.MountPath] {
+			p.errs = append(p.errs, field.Duplicate(at.Child("mountPath"), m.MountPath))
+		}
+		seen[m.MountPath] = true
+	}
+}
+
+// notOwnSecret keeps the gateway's keys out of other containers.
+func (p *parser) notOwnSecret(path *field.Path, secret, gateway string) {
+	if strings.HasPrefix(secret, names.Workload(gateway)+".") {
+		p.refuse(path, secret, "is a Secret of the gateway's own, which stays with the agent: use another")
+	}
+}

@@ -1,0 +1,60 @@
+package fn
+
+import (
+	"net/netip"
+
+	"github.com/wireguardgateway/function-wireguard-gateway/api/v1alpha1"
+	"github.com/wireguardgateway/function-wireguard-gateway/fn/names"
+	"github.com/wireguardgateway/function-wireguard-gateway/fn/plan"
+)
+
+// status returns all of the gateway's status. A field that is not returned any
+// more is removed.
+func status(g *plan.Gateway, o *observed) v1alpha1.WireguardGatewayStatus {
+	s := v1alpha1.WireguardGatewayStatus{
+		PublicKey:   g.Keys.Public.String(),
+		SeedID:      g.Keys.Seed.ID(),
+		ActivePeers: int64(g.Active()),
+		Endpoints: &v1alpha1.Endpoints{
+			Direct:   g.Endpoints.Direct.String(),
+			Internal: g.Endpoints.Internal.String(),
+		},
+	}
+	for _, a := range g.Addresses {
+		s.Addresses = append(s.Addresses, a.Addr().String())
+	}
+	if o.report != nil {
+		s.InjectedPods = int64(o.report.InjectedPods)
+	}
+	s.Peers = make([]v1alpha1.PeerStatus, len(g.Peers))
+	for i := range g.Peers {
+		s.Peers[i] = peerStatus(g, &g.Peers[i])
+	}
+	return s
+}
+
+func peerStatus(g *plan.Gateway, p *plan.Peer) v1alpha1.PeerStatus {
+	s := v1alpha1.PeerStatus{
+		Name:      p.Name,
+		Namespace: p.Namespace,
+		Addresses: addressStrings(p.Addresses),
+		State:     p.State,
+		Reason:    p.Reason,
+		Message:   p.Message,
+	}
+	if !p.PublicKey.IsZero() {
+		s.PublicKey = p.PublicKey.String()
+	}
+	if p.State != v1alpha1.PeerRejected {
+		s.SecretName = names.Peer(g.Name, p.Name)
+	}
+	return s
+}
+
+func addressStrings(ips []netip.Addr) []string {
+	var ss []string
+	for _, ip := range ips {
+		ss = append(ss, ip.String())
+	}
+	return ss
+}
