@@ -7,9 +7,7 @@ type Endpoint struct {
 	// Host is an IPv4 address, an IPv6 address with or without brackets, or a
 	// DNS name.
 	// +optional
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=253
-	Host string `json:"host,omitempty"`
+	Host Host `json:"host,omitempty"`
 
 	// Port is a UDP port. It is the node port of a NodePort Service, else
 	// listenPort.
@@ -20,6 +18,8 @@ type Endpoint struct {
 }
 
 // Service exposes the WireGuard port.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.ipFamilies) || size(self.ipFamilies) < 2 || !has(self.ipFamilyPolicy) || self.ipFamilyPolicy != 'SingleStack'",message="ipFamilyPolicy SingleStack allows one of the ipFamilies: name one, or set ipFamilyPolicy to PreferDualStack",fieldPath=".ipFamilyPolicy"
 type Service struct {
 	// Type of the Service.
 	// +optional
@@ -39,14 +39,13 @@ type Service struct {
 
 	// LoadBalancerIP asks for an address, of a LoadBalancer.
 	// +optional
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=45
-	LoadBalancerIP string `json:"loadBalancerIP,omitempty"`
+	LoadBalancerIP Address `json:"loadBalancerIP,omitempty"`
 
 	// LoadBalancerClass names the implementation, of a LoadBalancer.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=317
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$`
 	LoadBalancerClass string `json:"loadBalancerClass,omitempty"`
 
 	// LoadBalancerSourceRanges are the networks that may connect, of a
@@ -54,9 +53,7 @@ type Service struct {
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
-	// +kubebuilder:validation:items:MinLength=1
-	// +kubebuilder:validation:items:MaxLength=43
-	LoadBalancerSourceRanges []string `json:"loadBalancerSourceRanges,omitempty"`
+	LoadBalancerSourceRanges []SourceRange `json:"loadBalancerSourceRanges,omitempty"`
 
 	// ExternalTrafficPolicy Local keeps clients' addresses, of a LoadBalancer or
 	// NodePort.
@@ -77,7 +74,7 @@ type Service struct {
 
 	// IPFamilies of the Service.
 	// +optional
-	// +listType=atomic
+	// +listType=set
 	// +kubebuilder:validation:MaxItems=2
 	// +kubebuilder:validation:items:Enum=IPv4;IPv6
 	IPFamilies []string `json:"ipFamilies,omitempty"`
@@ -91,6 +88,8 @@ type Service struct {
 }
 
 // Gateway attaches the gateway to a Gateway of the Gateway API.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.udpRoute) || !has(self.udpRoute.enabled) || !self.udpRoute.enabled || (has(self.hostname) && has(self.udpRoute.parentRefs) && size(self.udpRoute.parentRefs) > 0)",message="udpRoute.enabled needs udpRoute.parentRefs and hostname, by which clients reach the gateway: set both, or leave it off",fieldPath=".udpRoute"
 type Gateway struct {
 	// ParentRefs are the Gateways that the HTTPRoute of the tunnel attaches to.
 	// +optional
@@ -100,9 +99,7 @@ type Gateway struct {
 
 	// Hostname of the routes, and of the tunnel and UDPRoute endpoints.
 	// +optional
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=253
-	Hostname string `json:"hostname,omitempty"`
+	Hostname Hostname `json:"hostname,omitempty"`
 
 	// Annotations of the routes.
 	// +optional
@@ -119,30 +116,26 @@ type ParentReference struct {
 	// Group of the parent, gateway.networking.k8s.io where it is absent.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*)?$`
 	Group *string `json:"group,omitempty"`
 
 	// Kind of the parent, Gateway where it is absent.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-zA-Z]([-a-zA-Z0-9]*[a-zA-Z0-9])?$`
 	Kind string `json:"kind,omitempty"`
 
 	// Name of the parent.
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=253
-	Name string `json:"name"`
+	Name ObjectName `json:"name"`
 
 	// Namespace of the parent, the gateway's own where it is absent.
 	// +optional
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=63
-	Namespace string `json:"namespace,omitempty"`
+	Namespace NamespaceName `json:"namespace,omitempty"`
 
 	// SectionName is the listener.
 	// +optional
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=253
-	SectionName string `json:"sectionName,omitempty"`
+	SectionName ObjectName `json:"sectionName,omitempty"`
 
 	// Port of the listener.
 	// +optional
@@ -185,12 +178,13 @@ type Tunnel struct {
 	// from the seed where none is given. It is no secret.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9._~-]*$`
+	// +kubebuilder:validation:XValidation:rule="self != '.' && self != '..'",message="pathPrefix must not be . or .., which every client would resolve away: choose another, or leave it out",messageExpression="'pathPrefix \"%s\" would be resolved away by every client: choose another, or leave it out'.format([self])"
 	PathPrefix string `json:"pathPrefix,omitempty"`
 
 	// Image of wstunnel.
 	// +optional
-	// +kubebuilder:validation:MaxLength=512
-	Image string `json:"image,omitempty"`
+	Image Image `json:"image,omitempty"`
 
 	// Resources of its container, as Kubernetes ResourceRequirements.
 	// +optional

@@ -3,10 +3,16 @@ package v1alpha1
 import "k8s.io/apimachinery/pkg/runtime"
 
 // Gluetun sends peers' traffic out through a commercial VPN, or not at all.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.endpoint) == (self.provider == 'custom')",message="provider custom and endpoint need each other: give both, or name your provider and leave out endpoint",messageExpression="(self.provider == 'custom' ? 'provider \"%s\" needs endpoint, the server to connect to: give it, or name your provider' : 'endpoint is for provider custom, not for \"%s\": leave it out, or set provider to custom').format([self.provider])",fieldPath=".endpoint"
+// +kubebuilder:validation:XValidation:rule="self.type != 'openvpn' || !has(self.endpoint) || !has(self.endpoint.publicKey)",message="endpoint.publicKey is for type wireguard: leave it out, or set type to wireguard",fieldPath=".endpoint.publicKey"
+// +kubebuilder:validation:XValidation:rule="self.type != 'wireguard' || !has(self.endpoint) || has(self.endpoint.publicKey)",message="endpoint.publicKey is what a WireGuard server is known by: give it, or set type to openvpn",fieldPath=".endpoint.publicKey"
+// +kubebuilder:validation:XValidation:rule="!has(self.portForwarding) || !has(self.portForwarding.enabled) || !self.portForwarding.enabled || self.provider in ['private internet access', 'perfect privacy', 'privatevpn', 'protonvpn'] || (self.provider == 'custom' && has(self.env) && self.env.exists(e, e.name == 'VPN_PORT_FORWARDING_PROVIDER'))",message="portForwarding works with the providers private internet access, perfect privacy, privatevpn and protonvpn, and with custom where env names one of them as VPN_PORT_FORWARDING_PROVIDER: choose one of these, or leave it out",messageExpression="'portForwarding does not work with provider \"%s\": choose private internet access, perfect privacy, privatevpn or protonvpn, or custom with one of these as VPN_PORT_FORWARDING_PROVIDER in env, or leave it out'.format([self.provider])",fieldPath=".portForwarding"
 type Gluetun struct {
 	// Provider is gluetun's VPN_SERVICE_PROVIDER, such as protonvpn, or custom.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([a-z0-9 ._-]*[a-z0-9])?$`
 	Provider string `json:"provider"`
 
 	// Type of the VPN.
@@ -35,9 +41,8 @@ type Gluetun struct {
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=32
-	// +kubebuilder:validation:items:MinLength=1
-	// +kubebuilder:validation:items:MaxLength=43
-	OutboundSubnets []string `json:"outboundSubnets,omitempty"`
+	// +kubebuilder:validation:items:XValidation:rule="!self.endsWith('/0')",message="must not be everything: name the networks that the pod reaches beside the tunnel",messageExpression="'\"%s\" is everything, so that nothing would go through the tunnel: name the networks that the pod reaches beside it'.format([self])"
+	OutboundSubnets []CIDR `json:"outboundSubnets,omitempty"`
 
 	// Env are further settings of gluetun.
 	// +optional
@@ -48,8 +53,7 @@ type Gluetun struct {
 
 	// Image of gluetun.
 	// +optional
-	// +kubebuilder:validation:MaxLength=512
-	Image string `json:"image,omitempty"`
+	Image Image `json:"image,omitempty"`
 
 	// Resources of its container, as Kubernetes ResourceRequirements.
 	// +optional
@@ -68,9 +72,7 @@ type GluetunCredentials struct {
 // SecretReference names a Secret of the gateway's namespace.
 type SecretReference struct {
 	// Name of the Secret.
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=253
-	Name string `json:"name"`
+	Name ObjectName `json:"name"`
 }
 
 // GluetunServers narrow down which of the provider's servers are used. The
@@ -80,49 +82,37 @@ type GluetunServers struct {
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
-	// +kubebuilder:validation:items:MinLength=1
-	// +kubebuilder:validation:items:MaxLength=128
-	Countries []string `json:"countries,omitempty"`
+	Countries []ServerFilter `json:"countries,omitempty"`
 
 	// Regions to choose from.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
-	// +kubebuilder:validation:items:MinLength=1
-	// +kubebuilder:validation:items:MaxLength=128
-	Regions []string `json:"regions,omitempty"`
+	Regions []ServerFilter `json:"regions,omitempty"`
 
 	// Cities to choose from.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
-	// +kubebuilder:validation:items:MinLength=1
-	// +kubebuilder:validation:items:MaxLength=128
-	Cities []string `json:"cities,omitempty"`
+	Cities []ServerFilter `json:"cities,omitempty"`
 
 	// Hostnames to choose from.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
-	// +kubebuilder:validation:items:MinLength=1
-	// +kubebuilder:validation:items:MaxLength=253
-	Hostnames []string `json:"hostnames,omitempty"`
+	Hostnames []ServerFilter `json:"hostnames,omitempty"`
 
 	// Names to choose from.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
-	// +kubebuilder:validation:items:MinLength=1
-	// +kubebuilder:validation:items:MaxLength=128
-	Names []string `json:"names,omitempty"`
+	Names []ServerFilter `json:"names,omitempty"`
 }
 
 // GluetunEndpoint is the server of provider custom.
 type GluetunEndpoint struct {
 	// IP is an address: gluetun resolves no names before its tunnel is up.
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=45
-	IP string `json:"ip"`
+	IP Address `json:"ip"`
 
 	// Port of the server.
 	// +kubebuilder:validation:Minimum=1
@@ -131,8 +121,7 @@ type GluetunEndpoint struct {
 
 	// PublicKey of the server, for type wireguard.
 	// +optional
-	// +kubebuilder:validation:MaxLength=44
-	PublicKey string `json:"publicKey,omitempty"`
+	PublicKey PublicKey `json:"publicKey,omitempty"`
 }
 
 // EnvVar is an environment variable.

@@ -3,6 +3,9 @@ package v1alpha1
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 // Peer is a client of the gateway that is declared inline.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.publicKey) || !has(self.privateKeySecretRef)",message="publicKey and privateKeySecretRef exclude each other: give publicKey where the private key stays on the device, privateKeySecretRef where the gateway may know it",fieldPath=".publicKey"
+// +kubebuilder:validation:XValidation:rule="!has(self.addresses) || size(self.addresses) < 2 || !self.addresses.all(a, isIP(a)) || ip(self.addresses[0]).family() != ip(self.addresses[1]).family()",message="addresses may hold one IPv4 and one IPv6 address: leave out one of two of the same family",messageExpression="'addresses are \"%s\", which are of the same family: leave out one of them'.format([self.addresses.join(', ')])",fieldPath=".addresses"
 type Peer struct {
 	// Name of the peer, a DNS label. Its configuration is the Secret
 	// <gateway>-wireguard.peer.<name>.
@@ -14,8 +17,7 @@ type Peer struct {
 	// PublicKey of a peer whose private key stays on its device. The
 	// configurations in its Secret are then without that line.
 	// +optional
-	// +kubebuilder:validation:MaxLength=44
-	PublicKey string `json:"publicKey,omitempty"`
+	PublicKey PublicKey `json:"publicKey,omitempty"`
 
 	// PrivateKeySecretRef names a private key of your own, in base64. Where
 	// neither it nor publicKey is given, the key is derived.
@@ -31,9 +33,7 @@ type Peer struct {
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=2
-	// +kubebuilder:validation:items:MinLength=1
-	// +kubebuilder:validation:items:MaxLength=45
-	Addresses []string `json:"addresses,omitempty"`
+	Addresses []Address `json:"addresses,omitempty"`
 
 	// AllowedIPs are the networks that the client routes into the tunnel. It is
 	// everything, of the families that the gateway has pools of. Narrower lists
@@ -41,24 +41,19 @@ type Peer struct {
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
-	// +kubebuilder:validation:items:MinLength=1
-	// +kubebuilder:validation:items:MaxLength=43
-	AllowedIPs []string `json:"allowedIPs,omitempty"`
+	AllowedIPs []CIDR `json:"allowedIPs,omitempty"`
 
 	// Routes are networks behind this peer. Other peers reach them with
 	// peerToPeer only.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=32
-	// +kubebuilder:validation:items:MinLength=1
-	// +kubebuilder:validation:items:MaxLength=43
-	Routes []string `json:"routes,omitempty"`
+	// +kubebuilder:validation:items:XValidation:rule="!self.endsWith('/0')",message="must not be everything: name the networks behind the peer",messageExpression="'\"%s\" is everything: name the networks behind the peer'.format([self])"
+	Routes []CIDR `json:"routes,omitempty"`
 
 	// Endpoint is where the gateway dials out to this peer, host and port.
 	// +optional
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=261
-	Endpoint string `json:"endpoint,omitempty"`
+	Endpoint HostPort `json:"endpoint,omitempty"`
 
 	// PersistentKeepalive replaces the gateway's, in seconds. 0 leaves it out.
 	// +optional
@@ -112,19 +107,17 @@ type Peer struct {
 // namespace.
 type PrivateKeyReference struct {
 	// Name of the Secret.
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=253
-	Name string `json:"name"`
+	Name ObjectName `json:"name"`
 
 	// Key in the Secret's data.
 	// +optional
 	// +kubebuilder:default=privateKey
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=253
-	Key string `json:"key,omitempty"`
+	Key DataKey `json:"key,omitempty"`
 }
 
 // PresharedKey is a symmetric key between gateway and peer: derived, or yours.
+//
+// +kubebuilder:validation:XValidation:rule="(has(self.generate) && self.generate) != has(self.secretRef)",message="presharedKey is either generate: true or a secretRef: give exactly one of them"
 type PresharedKey struct {
 	// Generate derives the key.
 	// +optional
@@ -139,24 +132,18 @@ type PresharedKey struct {
 // namespace.
 type PresharedKeyReference struct {
 	// Name of the Secret.
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=253
-	Name string `json:"name"`
+	Name ObjectName `json:"name"`
 
 	// Key in the Secret's data.
 	// +optional
 	// +kubebuilder:default=presharedKey
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=253
-	Key string `json:"key,omitempty"`
+	Key DataKey `json:"key,omitempty"`
 }
 
 // AdvertisedEndpoint is where one peer reaches the gateway.
 type AdvertisedEndpoint struct {
 	// Host is an IPv4 or IPv6 address or a DNS name.
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=253
-	Host string `json:"host"`
+	Host Host `json:"host"`
 
 	// Port is a UDP port. It is the gateway's direct one where none is given.
 	// +optional
@@ -166,6 +153,8 @@ type AdvertisedEndpoint struct {
 }
 
 // AccessRule decides on traffic of a peer.
+//
+// +kubebuilder:validation:XValidation:rule="self.protocol != 'ICMP' || !has(self.to) || !has(self.to.ports) || size(self.to.ports) == 0",message="to.ports cannot go together with protocol ICMP, which has none: leave out the ports, or choose TCP, UDP or Any",fieldPath=".to.ports"
 type AccessRule struct {
 	// Action is what happens to traffic that the rule matches.
 	// +kubebuilder:validation:Enum=Accept;Reject
@@ -186,15 +175,11 @@ type AccessRule struct {
 type AccessDestination struct {
 	// CIDR is a network, of either family.
 	// +optional
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=43
-	CIDR string `json:"cidr,omitempty"`
+	CIDR CIDR `json:"cidr,omitempty"`
 
 	// Ports are single ports, or ranges such as 8000-8100, of TCP or UDP.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=32
-	// +kubebuilder:validation:items:MinLength=1
-	// +kubebuilder:validation:items:MaxLength=11
-	Ports []string `json:"ports,omitempty"`
+	Ports []PortOrRange `json:"ports,omitempty"`
 }

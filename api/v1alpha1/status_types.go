@@ -19,6 +19,7 @@ type WireguardGatewayStatus struct {
 	// Addresses of the gateway in the tunnel.
 	// +optional
 	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=2
 	Addresses []string `json:"addresses,omitempty"`
 
 	// Endpoints are where clients reach the gateway, as far as known.
@@ -28,6 +29,7 @@ type WireguardGatewayStatus struct {
 	// Peers of the gateway, sorted by namespace and name.
 	// +optional
 	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=10000
 	Peers []PeerStatus `json:"peers,omitempty"`
 
 	// Egress is how traffic leaves the gateway, as far as the agent knows.
@@ -91,6 +93,7 @@ type PeerStatus struct {
 	// Addresses of the peer in the tunnel.
 	// +optional
 	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=2
 	Addresses []string `json:"addresses,omitempty"`
 
 	// SecretName names the Secret with the peer's configurations.

@@ -1,6 +1,7 @@
-// Command xrdgen writes the CompositeResourceDefinitions of both flavours. It
-// takes the schema that controller-gen derives from the Go types, and wraps it
-// the way Crossplane wants it.
+// Command xrdgen writes the deep copies of the Go types, and the
+// CompositeResourceDefinitions of both flavours. It takes the schema that
+// controller-gen derives from the types, and wraps it the way Crossplane wants
+// it.
 //
 // Run it with `go generate ./...`.
 package main
@@ -18,8 +19,6 @@ import (
 	"strings"
 
 	"sigs.k8s.io/yaml"
-
-	"github.com/wireguardgateway/function-wireguard-gateway/api/v1alpha1"
 )
 
 // Folders, from this one, in which go generate runs.
@@ -28,6 +27,10 @@ const (
 	toolModule = "../../../tools/generate/go.mod"
 	packages   = "../../../package"
 )
+
+// maxNameLength is v1alpha1.MaxNameLength, which a test of that package checks.
+// A generator that imports what it generates cannot repair it.
+const maxNameLength = 40
 
 // claimSuffixLength is that of the dash and the five characters that Crossplane
 // appends to the name of a claim to name its composite resource.
@@ -95,10 +98,11 @@ type crd struct {
 	} `json:"spec"`
 }
 
-// customResourceDefinitions are those of the Go types, sorted by name.
+// customResourceDefinitions are those of the Go types, sorted by name. The deep
+// copies are written on the way.
 func customResourceDefinitions() ([]crd, error) {
 	gen := exec.Command("go", "tool", "-modfile="+toolModule, "controller-gen",
-		"crd:crdVersions=v1", "paths="+types, "output:crd:stdout")
+		"object", "crd:crdVersions=v1", "paths="+types, "output:crd:stdout")
 	gen.Stderr = os.Stderr
 	out, err := gen.Output()
 	if err != nil {
@@ -126,7 +130,7 @@ func customResourceDefinitions() ([]crd, error) {
 // namespaced defines a composite resource that users create in their
 // namespaces.
 func namespaced(c crd) (map[string]any, error) {
-	versions, err := versions(c, v1alpha1.MaxNameLength)
+	versions, err := versions(c, maxNameLength)
 	if err != nil {
 		return nil, err
 	}
@@ -147,7 +151,7 @@ func namespaced(c crd) (map[string]any, error) {
 // that users create in their namespaces. Crossplane gives both the same schema,
 // so the names of claims are held to their own limit by a rule.
 func withClaim(c crd) (map[string]any, error) {
-	versions, err := versions(c, v1alpha1.MaxNameLength+claimSuffixLength)
+	versions, err := versions(c, maxNameLength+claimSuffixLength)
 	if err != nil {
 		return nil, err
 	}
@@ -155,9 +159,9 @@ func withClaim(c crd) (map[string]any, error) {
 		schema := v["schema"].(map[string]any)["openAPIV3Schema"].(map[string]any)
 		rules, _ := schema["x-kubernetes-validations"].([]any)
 		schema["x-kubernetes-validations"] = append(rules, map[string]any{
-			"rule": fmt.Sprintf("self.kind != '%s' || size(self.metadata.name) <= %d", c.Spec.Names.Kind, v1alpha1.MaxNameLength),
+			"rule": fmt.Sprintf("self.kind != '%s' || size(self.metadata.name) <= %d", c.Spec.Names.Kind, maxNameLength),
 			"message": fmt.Sprintf("metadata.name may have %d characters at most, since other objects are named after it: choose a shorter name",
-				v1alpha1.MaxNameLength),
+				maxNameLength),
 			"reason": "FieldValueInvalid",
 		})
 	}
@@ -189,7 +193,7 @@ func names(c crd, prefix string) map[string]any {
 
 // versions of a kind. Crossplane takes the maximum length of the name from the
 // schema, and adds everything else of apiVersion, kind and metadata by itself.
-func versions(c crd, maxNameLength int) ([]map[string]any, error) {
+func versions(c crd, longest int) ([]map[string]any, error) {
 	var vs []map[string]any
 	for _, v := range c.Spec.Versions {
 		schema, err := clone(v.Schema.OpenAPIV3Schema)
@@ -202,7 +206,7 @@ func versions(c crd, maxNameLength int) ([]map[string]any, error) {
 		properties["metadata"] = map[string]any{
 			"type": "object",
 			"properties": map[string]any{
-				"name": map[string]any{"type": "string", "maxLength": maxNameLength},
+				"name": map[string]any{"type": "string", "maxLength": longest},
 			},
 		}
 		vs = append(vs, map[string]any{
