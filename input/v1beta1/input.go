@@ -6,6 +6,8 @@
 package v1beta1
 
 import (
+	"time"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -87,5 +89,5 @@ type Images struct {
 const (
 	DefaultImagePullPolicy = "IfNotPresent"
 	DefaultClusterDomain   = "cluster.local"
-	DefaultTTL             = "1m"
+	DefaultTTL             = time.Minute
 )
