@@ -1,0 +1,122 @@
+package device
+
+import (
+	"bytes"
+	"net"
+	"net/netip"
+	"slices"
+	"time"
+
+	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
+
+	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
+)
+
+// peer is what we decide about a peer on the device. Its endpoint is not part
+// of it: the device learns that from the peer's own packets.
+type peer struct {
+	preshared  wgtypes.Key
+	keepalive  time.Duration
+	allowedIPs []netip.Prefix // sorted
+}
+
+func (p peer) equal(q peer) bool {
+	return p.preshared == q.preshared && p.keepalive == q.keepalive && slices.Equal(p.allowedIPs, q.allowedIPs)
+}
+
+// wanted returns the peers of a configuration by public key.
+func wanted(peers []wireguard.Peer) map[wgtypes.Key]peer {
+	out := make(map[wgtypes.Key]peer, len(peers))
+	for _, p := range peers {
+		w := peer{keepalive: time.Duration(p.PersistentKeepalive) * time.Second, allowedIPs: p.AllowedIPs()}
+		slices.SortFunc(w.allowedIPs, comparePrefixes)
+		if p.PresharedKey != nil {
+			w.preshared = p.PresharedKey.Key
+		}
+		out[p.PublicKey.Key] = w
+	}
+	return out
+}
+
+// present returns the peers that a device has.
+func present(peers []wgtypes.Peer) map[wgtypes.Key]peer {
+	out := make(map[wgtypes.Key]peer, len(peers))
+	for _, p := range peers {
+		w := peer{preshared: p.PresharedKey, keepalive: p.PersistentKeepaliveInterval}
+		for _, n := range p.AllowedIPs {
+			if a, ok := netip.AddrFromSlice(n.IP); ok {
+				ones, _ := n.Mask.Size()
+				w.allowedIPs = append(w.allowedIPs, netip.PrefixFrom(a.Unmap(), ones))
+			}
+		}
+		slices.SortFunc(w.allowedIPs, comparePrefixes)
+		out[p.PublicKey] = w
+	}
+	return out
+}
+
+// revocations returns what has to be taken from the device: peers, and
+// addresses of peers, that are no longer wanted.
+func revocations(have, want map[wgtypes.Key]peer) []wgtypes.PeerConfig {
+	var out []wgtypes.PeerConfig
+	for _, k := range sortedKeys(have) {
+		w, wanted := want[k]
+		if !wanted {
+			out = append(out, wgtypes.PeerConfig{PublicKey: k, Remove: true, UpdateOnly: true})
+			continue
+		}
+		kept := slices.DeleteFunc(slices.Clone(have[k].allowedIPs), func(p netip.Prefix) bool { return !slices.Contains(w.allowedIPs, p) })
+		if len(kept) < len(have[k].allowedIPs) {
+			out = append(out, wgtypes.PeerConfig{PublicKey: k, UpdateOnly: true, ReplaceAllowedIPs: true, AllowedIPs: ipNets(kept)})
+		}
+	}
+	return out
+}
+
+// grants returns what the device has to be given: new peers, and what is new
+// or different of the others. Peers that are as wanted are not mentioned, so
+// that their sessions and endpoints stay.
+func grants(have, want map[wgtypes.Key]peer) []wgtypes.PeerConfig {
+	var out []wgtypes.PeerConfig
+	for _, k := range sortedKeys(want) {
+		w := want[k]
+		h, there := have[k]
+		c := wgtypes.PeerConfig{PublicKey: k, UpdateOnly: there}
+		if h.preshared != w.preshared {
+			c.PresharedKey = &w.preshared
+		}
+		if h.keepalive != w.keepalive {
+			c.PersistentKeepaliveInterval = &w.keepalive
+		}
+		added := slices.DeleteFunc(slices.Clone(w.allowedIPs), func(p netip.Prefix) bool { return slices.Contains(h.allowedIPs, p) })
+		c.AllowedIPs = ipNets(added)
+		if !there || c.PresharedKey != nil || c.PersistentKeepaliveInterval != nil || len(added) > 0 {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+func sortedKeys(peers map[wgtypes.Key]peer) []wgtypes.Key {
+	keys := make([]wgtypes.Key, 0, len(peers))
+	for k := range peers {
+		keys = append(keys, k)
+	}
+	slices.SortFunc(keys, func(a, b wgtypes.Key) int { return bytes.Compare(a[:], b[:]) })
+	return keys
+}
+
+func comparePrefixes(a, b netip.Prefix) int {
+	if c := a.Addr().Compare(b.Addr()); c != 0 {
+		return c
+	}
+	return a.Bits() - b.Bits()
+}
+
+func ipNets(prefixes []netip.Prefix) []net.IPNet {
+	var out []net.IPNet
+	for _, p := range prefixes {
+		out = append(out, net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())})
+	}
+	return out
+}

@@ -1,0 +1,88 @@
+package device
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"net/netip"
+	"os"
+	"path/filepath"
+
+	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
+)
+
+// endpointsFile is where peers were seen last. A userspace device forgets it
+// with its process, and without it every client would be cut off until it
+// notices by itself, which takes WireGuard 15 seconds.
+type endpointsFile struct {
+	path    string
+	written map[wgtypes.Key]netip.AddrPort
+}
+
+const endpointsVersion = 1
+
+type endpointsDocument struct {
+	Version   int                       `json:"version"`
+	Endpoints map[string]netip.AddrPort `json:"endpoints"`
+}
+
+// read returns the endpoints by public key, and none where there is no file.
+func (f *endpointsFile) read() (map[wgtypes.Key]netip.AddrPort, error) {
+	b, err := os.ReadFile(f.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot read endpoints: %w", err)
+	}
+	return parseEndpoints(b)
+}
+
+func parseEndpoints(b []byte) (map[wgtypes.Key]netip.AddrPort, error) {
+	d := endpointsDocument{}
+	if err := json.Unmarshal(b, &d); err != nil {
+		return nil, fmt.Errorf("cannot decode endpoints: %w", err)
+	}
+	if d.Version != endpointsVersion {
+		return nil, fmt.Errorf("cannot decode endpoints: version %d is not known", d.Version)
+	}
+	out := make(map[wgtypes.Key]netip.AddrPort, len(d.Endpoints))
+	for k, e := range d.Endpoints {
+		key, err := wgtypes.ParseKey(k)
+		if err != nil {
+			return nil, fmt.Errorf("cannot decode endpoints: %q is no public key", k)
+		}
+		if !e.IsValid() || e.Port() == 0 {
+			return nil, fmt.Errorf("cannot decode endpoints: %q is no address and port", e)
+		}
+		out[key] = e
+	}
+	return out, nil
+}
+
+// write replaces the file if the endpoints differ from those it wrote last. A
+// crash leaves the old file or the new one, never half of one.
+func (f *endpointsFile) write(endpoints map[wgtypes.Key]netip.AddrPort) error {
+	if f.written != nil && maps.Equal(f.written, endpoints) {
+		return nil
+	}
+	d := endpointsDocument{Version: endpointsVersion, Endpoints: make(map[string]netip.AddrPort, len(endpoints))}
+	for k, e := range endpoints {
+		d.Endpoints[k.String()] = e
+	}
+	b, err := json.Marshal(d)
+	if err != nil {
+		return fmt.Errorf("cannot encode endpoints: %w", err)
+	}
+	temporary := filepath.Join(filepath.Dir(f.path), "."+filepath.Base(f.path))
+	if err := os.WriteFile(temporary, b, 0o600); err != nil {
+		return fmt.Errorf("cannot write endpoints: %w", err)
+	}
+	if err := os.Rename(temporary, f.path); err != nil {
+		return fmt.Errorf("cannot write endpoints: %w", err)
+	}
+	f.written = endpoints
+	return nil
+}

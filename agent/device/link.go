@@ -1,0 +1,89 @@
+package device
+
+import (
+	"errors"
+	"fmt"
+	"net"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
+)
+
+// kindWireGuard is the kind of link that the kernel's own devices have.
+const kindWireGuard = "wireguard"
+
+// ensureLink returns the device's link, and makes it where there is none. A
+// device of the kernel that an earlier agent made is adopted as it is.
+func (d *Device) ensureLink(implementation string, mtu int) (netlink.Link, error) {
+	if d.user != nil && (d.user.gone() || implementation == wireguard.ImplementationKernel) {
+		d.user.close()
+		d.user, d.known = nil, false
+	}
+	link, err := netlink.LinkByName(d.name)
+	switch {
+	case err == nil && d.user != nil:
+		return link, nil
+	case err == nil && link.Type() == kindWireGuard && implementation != wireguard.ImplementationUserspace:
+		return link, nil
+	case err == nil && link.Type() == kindWireGuard:
+		if err := netlink.LinkDel(link); err != nil {
+			return nil, fmt.Errorf("cannot delete %s of the kernel: %w", d.name, err)
+		}
+	case err == nil:
+		return nil, fmt.Errorf("cannot make %s: an interface of this name and kind %q belongs to somebody else", d.name, link.Type())
+	case !errors.As(err, &netlink.LinkNotFoundError{}):
+		return nil, fmt.Errorf("cannot look for %s: %w", d.name, err)
+	}
+	return d.makeLink(implementation, mtu)
+}
+
+func (d *Device) makeLink(implementation string, mtu int) (netlink.Link, error) {
+	d.known, d.complete = false, false
+	d.recall()
+	if implementation != wireguard.ImplementationUserspace {
+		attributes := netlink.NewLinkAttrs()
+		attributes.Name, attributes.MTU = d.name, mtu
+		err := netlink.LinkAdd(&netlink.Wireguard{LinkAttrs: attributes})
+		switch {
+		case err == nil:
+			d.log.Info("made device", "device", d.name, "implementation", wireguard.ImplementationKernel)
+			return netlink.LinkByName(d.name)
+		case implementation == wireguard.ImplementationKernel && errors.Is(err, unix.EOPNOTSUPP):
+			return nil, fmt.Errorf("cannot make %s: this kernel has no WireGuard", d.name)
+		case !errors.Is(err, unix.EOPNOTSUPP):
+			return nil, fmt.Errorf("cannot make %s: %w", d.name, err)
+		}
+	}
+	u, err := newUserspace(d.name, mtu, d.log)
+	if err != nil {
+		return nil, err
+	}
+	d.user = u
+	d.log.Info("made device", "device", d.name, "implementation", wireguard.ImplementationUserspace)
+	return netlink.LinkByName(d.name)
+}
+
+func isUp(link netlink.Link) bool {
+	return link.Attrs().Flags&net.FlagUp != 0
+}
+
+// Remove deletes the device of the given name. It is no error if there is
+// none, and none of another kind is touched.
+func Remove(name string) error {
+	link, err := netlink.LinkByName(name)
+	if errors.As(err, &netlink.LinkNotFoundError{}) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("cannot look for %s: %w", name, err)
+	}
+	if link.Type() != kindWireGuard {
+		return nil
+	}
+	if err := netlink.LinkDel(link); err != nil {
+		return fmt.Errorf("cannot delete %s: %w", name, err)
+	}
+	return nil
+}

@@ -1,0 +1,97 @@
+package device
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"time"
+
+	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
+)
+
+// Observation is what was seen on the device.
+type Observation struct {
+	// Drifted tells that somebody else changed the device: the next sync puts
+	// it right.
+	Drifted bool
+	// Due are the endpoints to Resolve, by public key.
+	Due map[wgtypes.Key]string
+}
+
+// Observe looks at the device: it keeps the endpoints that peers have now,
+// ends the waking of those that have answered, and notices changes of others.
+func (d *Device) Observe(now time.Time) (Observation, error) {
+	if !d.known || !d.complete {
+		return Observation{}, nil
+	}
+	read, err := d.client.Device(d.name)
+	if err != nil {
+		return Observation{}, fmt.Errorf("cannot read device %s: %w", d.name, err)
+	}
+	endpoints := make(map[wgtypes.Key]netip.AddrPort, len(read.Peers))
+	for _, p := range read.Peers {
+		if p.Endpoint != nil {
+			a := p.Endpoint.AddrPort()
+			endpoints[p.PublicKey] = netip.AddrPortFrom(a.Addr().Unmap(), a.Port())
+		}
+	}
+	d.remember(endpoints)
+	o := Observation{Due: d.due(read, now)}
+	own := settings{key: read.PrivateKey, port: read.ListenPort, mark: read.FirewallMark}
+	if have := d.present(read); own != d.own || !maps.EqualFunc(have, d.have, peer.equal) {
+		d.own, d.have, o.Drifted = own, have, true
+	}
+	if err := d.file.write(endpoints); err != nil {
+		return o, err
+	}
+	return o, d.settle(read, now)
+}
+
+// settle gives peers that were being woken their usual keepalive back.
+func (d *Device) settle(read *wgtypes.Device, now time.Time) error {
+	var changes []wgtypes.PeerConfig
+	for _, p := range read.Peers {
+		until, waking := d.waking[p.PublicKey]
+		if !waking || p.LastHandshakeTime.IsZero() && now.Before(until) {
+			continue
+		}
+		delete(d.waking, p.PublicKey)
+		keepalive := d.want[p.PublicKey].keepalive
+		changes = append(changes, wgtypes.PeerConfig{PublicKey: p.PublicKey, UpdateOnly: true, PersistentKeepaliveInterval: &keepalive})
+	}
+	if err := d.apply(changes); err != nil {
+		return fmt.Errorf("cannot reset keepalive: %w", err)
+	}
+	return nil
+}
+
+// remember keeps where peers are, also for those that are removed and may come
+// back.
+func (d *Device) remember(endpoints map[wgtypes.Key]netip.AddrPort) {
+	if d.last == nil {
+		d.last = map[wgtypes.Key]netip.AddrPort{}
+	}
+	maps.Copy(d.last, endpoints)
+	const spare = 1024
+	if len(d.last) > len(d.want)+spare {
+		maps.DeleteFunc(d.last, func(k wgtypes.Key, _ netip.AddrPort) bool {
+			_, wanted := d.want[k]
+			return !wanted
+		})
+	}
+}
+
+// recall gets ready to restore the endpoints that peers had on the device
+// before this one.
+func (d *Device) recall() {
+	clear(d.waking)
+	if d.last != nil {
+		return
+	}
+	last, err := d.file.read()
+	if err != nil {
+		// Without them clients find back by themselves, only later.
+		d.log.Warn("cannot restore endpoints", "error", err)
+	}
+	d.last = last
+}

@@ -1,0 +1,107 @@
+package device
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"time"
+
+	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
+
+	"github.com/wireguardgateway/function-wireguard-gateway/agent/config"
+)
+
+const (
+	// wakeKeepalive makes the device start a handshake at once, and try again
+	// until the peer answers.
+	wakeKeepalive = time.Second
+
+	// wakeTime is for how long: a client that is there answers the first
+	// packet, and the others are not to be bothered.
+	wakeTime = 20 * time.Second
+)
+
+// Changes counts what a sync did to the device.
+type Changes struct {
+	Added, Removed, Changed int
+}
+
+// Revoke takes from the device what the configuration no longer has: peers,
+// and addresses of peers. It belongs before the change of the firewall, so
+// that no peer ever has its own rules with another's address.
+func (d *Device) Revoke(c *config.Config) (Changes, error) {
+	d.want = wanted(c.Peers)
+	if !d.known {
+		return Changes{}, nil
+	}
+	changes := revocations(d.have, d.want)
+	if err := d.apply(changes); err != nil {
+		return Changes{}, fmt.Errorf("cannot remove peers: %w", err)
+	}
+	counts := Changes{}
+	for _, ch := range changes {
+		if !ch.Remove {
+			p := d.have[ch.PublicKey]
+			p.allowedIPs = slices.DeleteFunc(slices.Clone(p.allowedIPs), func(n netip.Prefix) bool {
+				return !slices.Contains(d.want[ch.PublicKey].allowedIPs, n)
+			})
+			d.have[ch.PublicKey] = p
+			counts.Changed++
+			continue
+		}
+		delete(d.have, ch.PublicKey)
+		delete(d.waking, ch.PublicKey)
+		counts.Removed++
+	}
+	return counts, nil
+}
+
+// Grant gives the device what the configuration has beyond it. It belongs
+// after the change of the firewall.
+func (d *Device) Grant(c *config.Config, now time.Time) (Changes, error) {
+	// What a device that was only just read has too much of goes first.
+	counts, err := d.Revoke(c)
+	if err != nil {
+		return Changes{}, err
+	}
+	changes := grants(d.have, d.want)
+	counts.Changed = 0
+	var woken []wgtypes.Key
+	for i := range changes {
+		if changes[i].UpdateOnly {
+			counts.Changed++
+			continue
+		}
+		counts.Added++
+		// A session that is gone on this side is dead until the client
+		// notices, unless this side calls first.
+		if last, ok := d.last[changes[i].PublicKey]; ok {
+			keepalive := wakeKeepalive
+			changes[i].Endpoint = net.UDPAddrFromAddrPort(last)
+			changes[i].PersistentKeepaliveInterval = &keepalive
+			woken = append(woken, changes[i].PublicKey)
+		}
+	}
+	changes = d.withEndpoints(c, changes)
+	if err := d.apply(changes); err != nil {
+		return Changes{}, fmt.Errorf("cannot configure peers: %w", err)
+	}
+	for _, k := range woken {
+		d.waking[k] = now.Add(wakeTime)
+	}
+	d.have, d.complete = d.want, true
+	return counts, nil
+}
+
+func (d *Device) apply(changes []wgtypes.PeerConfig) error {
+	if len(changes) == 0 {
+		return nil
+	}
+	if err := d.client.ConfigureDevice(d.name, wgtypes.Config{Peers: changes}); err != nil {
+		// It may have taken a part of it.
+		d.known = false
+		return err
+	}
+	return nil
+}

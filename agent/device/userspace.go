@@ -1,0 +1,75 @@
+package device
+
+import (
+	"fmt"
+	"log/slog"
+	"net"
+
+	"golang.zx2c4.com/wireguard/conn"
+	"golang.zx2c4.com/wireguard/device"
+	"golang.zx2c4.com/wireguard/ipc"
+	"golang.zx2c4.com/wireguard/tun"
+)
+
+// userspace is WireGuard within this process, behind a TUN device. It listens
+// on the socket that wg(8) and wgctrl know, so that it is configured and
+// looked at like the kernel's.
+type userspace struct {
+	device *device.Device
+	socket net.Listener
+}
+
+// newUserspace makes the TUN device, which is gone when the process ends.
+func newUserspace(name string, mtu int, log *slog.Logger) (*userspace, error) {
+	t, err := tun.CreateTUN(name, mtu)
+	if err != nil {
+		return nil, fmt.Errorf("cannot create TUN device: %w", err)
+	}
+	d := device.NewDevice(t, conn.NewDefaultBind(), &device.Logger{
+		Verbosef: device.DiscardLogf,
+		// What it reports are mostly packets that others sent: no fault of ours.
+		Errorf: func(format string, args ...any) {
+			log.Debug("userspace WireGuard", "message", fmt.Sprintf(format, args...))
+		},
+	})
+	file, err := ipc.UAPIOpen(name)
+	if err != nil {
+		d.Close()
+		return nil, fmt.Errorf("cannot open control socket of %s: %w", name, err)
+	}
+	socket, err := ipc.UAPIListen(name, file)
+	_ = file.Close() // the listener has a copy
+	if err != nil {
+		d.Close()
+		return nil, fmt.Errorf("cannot listen on control socket of %s: %w", name, err)
+	}
+	u := &userspace{device: d, socket: socket}
+	go u.serve()
+	return u, nil
+}
+
+func (u *userspace) serve() {
+	for {
+		c, err := u.socket.Accept()
+		if err != nil {
+			return
+		}
+		go u.device.IpcHandle(c)
+	}
+}
+
+// gone tells whether the device has ended, as it does when somebody deletes
+// its interface.
+func (u *userspace) gone() bool {
+	select {
+	case <-u.device.Wait():
+		return true
+	default:
+		return false
+	}
+}
+
+func (u *userspace) close() {
+	_ = u.socket.Close()
+	u.device.Close()
+}
