@@ -9,6 +9,7 @@ import (
 	"github.com/crossplane/function-sdk-go/response"
 
 	"github.com/wireguardgateway/function-wireguard-gateway/fn/plan"
+	"github.com/wireguardgateway/function-wireguard-gateway/fn/render"
 )
 
 // Conditions of a gateway. The set is closed: every response has all of them,
@@ -32,6 +33,7 @@ const (
 	reasonInternalOnly = "InternalOnly"
 	reasonPending      = "Pending"
 	reasonRejected     = "PeersRejected"
+	reasonKindMissing  = "KindMissing"
 	reasonError        = "Error"
 )
 
@@ -84,11 +86,14 @@ func (c *conditions) specValid() {
 }
 
 // planned tells what the plan knows.
-func (c *conditions) planned(g *plan.Gateway) {
+func (c *conditions) planned(g *plan.Gateway, o *observed, lacks kinds) {
 	c.true(conditionKeysReady, reasonAvailable, "")
-	c.true(conditionRouteReady, reasonNotRequested, "")
 	c.true(conditionEgressReady, reasonNotRequested, "")
+	c.routes(g, o, lacks)
 	c.peers(g)
+	if g.PodMonitor != nil && lacks[render.PodMonitorKind] {
+		c.true(conditionSpecValid, reasonKindMissing, leftOut("PodMonitor", "the Prometheus operator"))
+	}
 	switch e := g.Endpoints; {
 	case e.Direct.String() != "":
 		c.true(conditionEndpointReady, reasonAvailable, "")

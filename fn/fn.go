@@ -8,6 +8,7 @@ import (
 	"context"
 	"crypto/rand"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/crossplane/function-sdk-go/errors"
@@ -87,6 +88,7 @@ func (f *Function) compose(req *fnv1.RunFunctionRequest, rsp *fnv1.RunFunctionRe
 	// What is required depends on the spec alone, so it is stable: Crossplane
 	// answers it all at once, or has answered already.
 	rsp.Requirements = requirements(gateway)
+	requireKinds(req, gateway, rsp.GetRequirements())
 	required, answered, err := decodeRequired(req, rsp.GetRequirements())
 	if err != nil {
 		return err
@@ -111,12 +113,14 @@ func (f *Function) compose(req *fnv1.RunFunctionRequest, rsp *fnv1.RunFunctionRe
 	if err != nil {
 		return err
 	}
-	c.planned(g)
+	c.planned(g, observed, required.lacks)
 
 	objects, err := render.Gateway(g)
 	if err != nil {
 		return errors.Wrap(err, "cannot render gateway")
 	}
+	// A kind that the cluster lacks would keep everything else from being applied.
+	objects = slices.DeleteFunc(objects, func(o render.Composed) bool { return required.lacks[o.GVK] })
 	if err := encode(req, rsp, xr, objects, status(g, observed), readiness(g, observed)); err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package fn
 import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/crossplane/function-sdk-go/errors"
 	fnv1 "github.com/crossplane/function-sdk-go/proto/v1"
@@ -21,12 +22,13 @@ type observed struct {
 	config     []byte
 	deployment *appsv1.Deployment
 	service    *corev1.Service
+	routes     map[string]*route // by key
 	report     *wireguard.Report // nil where there is none, or none that is understood
 }
 
 func decodeObserved(req *fnv1.RunFunctionRequest) (*observed, error) {
 	resources := req.GetObserved().GetResources()
-	o := &observed{exists: make(map[string]bool, len(resources))}
+	o := &observed{exists: make(map[string]bool, len(resources)), routes: map[string]*route{}}
 	for key := range resources {
 		o.exists[key] = true
 	}
@@ -47,6 +49,20 @@ func decodeObserved(req *fnv1.RunFunctionRequest) (*observed, error) {
 		if err := object.Decode(resources[names.KeyService].GetResource(), o.service); err != nil {
 			return nil, errors.Wrap(err, "cannot read the observed Service")
 		}
+	}
+	if o.exists[names.KeyHTTPRoute] {
+		r := &gatewayv1.HTTPRoute{}
+		if err := object.Decode(resources[names.KeyHTTPRoute].GetResource(), r); err != nil {
+			return nil, errors.Wrap(err, "cannot read the observed HTTPRoute")
+		}
+		o.routes[names.KeyHTTPRoute] = &route{kind: "HTTPRoute", namespace: r.Namespace, generation: r.Generation, parents: r.Status.Parents}
+	}
+	if o.exists[names.KeyUDPRoute] {
+		r := &gatewayv1.UDPRoute{}
+		if err := object.Decode(resources[names.KeyUDPRoute].GetResource(), r); err != nil {
+			return nil, errors.Wrap(err, "cannot read the observed UDPRoute")
+		}
+		o.routes[names.KeyUDPRoute] = &route{kind: "UDPRoute", namespace: r.Namespace, generation: r.Generation, parents: r.Status.Parents}
 	}
 	data := resources[names.KeyStatus].GetResource().GetFields()["data"].GetStructValue().GetFields()
 	if s := data[wireguard.ReportKey].GetStringValue(); s != "" {

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/wireguardgateway/function-wireguard-gateway/api/v1alpha1"
 	"github.com/wireguardgateway/function-wireguard-gateway/fn/names"
 	"github.com/wireguardgateway/function-wireguard-gateway/fn/plan"
 )
@@ -15,8 +16,12 @@ import (
 // readiness returns a function that tells whether the composed object under a
 // key is ready. Objects that have no status are ready once they are there.
 func readiness(g *plan.Gateway, o *observed) func(key string) bool {
+	want := routesWanted(g)
 	return func(key string) bool {
 		switch key {
+		case names.KeyHTTPRoute, names.KeyUDPRoute:
+			ready, _, _ := routeReady(o.routes[key], want[key])
+			return ready
 		case names.KeyDeployment:
 			ready, _, _ := deploymentReady(o.deployment)
 			return ready
@@ -34,7 +39,7 @@ func serviceReady(g *plan.Gateway, s *corev1.Service) bool {
 	switch {
 	case s == nil:
 		return false
-	case s.Spec.Type != corev1.ServiceTypeLoadBalancer, g.Endpoint.Host != "":
+	case g.Service.Type != v1alpha1.ServiceLoadBalancer, g.Endpoint.Host != "", g.GatewayAPI.UDPRoute != nil:
 		return true
 	default:
 		return len(s.Status.LoadBalancer.Ingress) > 0

@@ -5,13 +5,16 @@ import (
 
 	"google.golang.org/protobuf/types/known/structpb"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/crossplane/function-sdk-go/errors"
 	fnv1 "github.com/crossplane/function-sdk-go/proto/v1"
+	"github.com/crossplane/function-sdk-go/request"
 
 	"github.com/wireguardgateway/function-wireguard-gateway/api/v1alpha1"
 	"github.com/wireguardgateway/function-wireguard-gateway/fn/names"
 	"github.com/wireguardgateway/function-wireguard-gateway/fn/object"
+	"github.com/wireguardgateway/function-wireguard-gateway/fn/render"
 	"github.com/wireguardgateway/function-wireguard-gateway/fn/spec"
 )
 
@@ -25,6 +28,38 @@ const (
 // nodeSelector matches every node that can run the gateway. A selector without
 // labels would match none.
 var nodeSelector = map[string]string{corev1.LabelOSStable: "linux"}
+
+// kinds is a set of kinds.
+type kinds map[schema.GroupVersionKind]bool
+
+// requireKinds asks for the schemas of kinds that a cluster may lack. Crossplane
+// from 2.2 on can tell.
+func requireKinds(req *fnv1.RunFunctionRequest, g *spec.Gateway, into *fnv1.Requirements) {
+	if !request.HasCapability(req, fnv1.Capability_CAPABILITY_REQUIRED_SCHEMAS) {
+		return
+	}
+	for key, gvk := range mayLack(g) {
+		if into.Schemas == nil {
+			into.Schemas = map[string]*fnv1.SchemaSelector{}
+		}
+		into.Schemas[key] = &fnv1.SchemaSelector{ApiVersion: gvk.GroupVersion().String(), Kind: gvk.Kind}
+	}
+}
+
+// mayLack are the kinds that the gateway asks for and a cluster may lack.
+func mayLack(g *spec.Gateway) map[string]schema.GroupVersionKind {
+	m := map[string]schema.GroupVersionKind{}
+	if g.Tunnel != nil {
+		m[names.KeyHTTPRoute] = render.HTTPRouteKind
+	}
+	if g.GatewayAPI.UDPRoute != nil {
+		m[names.KeyUDPRoute] = render.UDPRouteKind
+	}
+	if g.PodMonitor != nil {
+		m[names.KeyPodMonitor] = render.PodMonitorKind
+	}
+	return m
+}
 
 // requirements are the objects beside the observed ones that the plan depends
 // on: the seed, the Secrets that the user refers to, and nodes where a node's
@@ -67,12 +102,22 @@ type required struct {
 	seed    map[string][]byte
 	secrets map[string]map[string][]byte
 	nodes   []corev1.Node
+	lacks   kinds
 }
 
 // decodeRequired reads the answer. It is complete where every requirement has
 // one: an object that does not exist is answered too, with nothing.
 func decodeRequired(req *fnv1.RunFunctionRequest, asked *fnv1.Requirements) (r required, answered bool, err error) {
-	r.secrets = map[string]map[string][]byte{}
+	r.secrets, r.lacks = map[string]map[string][]byte{}, kinds{}
+	for name, selector := range asked.GetSchemas() {
+		answer, ok := req.GetRequiredSchemas()[name]
+		if !ok {
+			return required{}, false, nil
+		}
+		if answer.GetOpenapiV3() == nil {
+			r.lacks[schema.FromAPIVersionAndKind(selector.GetApiVersion(), selector.GetKind())] = true
+		}
+	}
 	for name, selector := range asked.GetResources() {
 		answer, ok := req.GetRequiredResources()[name]
 		if !ok {

@@ -18,6 +18,7 @@ func status(g *plan.Gateway, o *observed) v1alpha1.WireguardGatewayStatus {
 		Endpoints: &v1alpha1.Endpoints{
 			Direct:   g.Endpoints.Direct.String(),
 			Internal: g.Endpoints.Internal.String(),
+			Tunnel:   g.Endpoints.Tunnel,
 		},
 	}
 	for _, a := range g.Addresses {

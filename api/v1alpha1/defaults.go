@@ -12,6 +12,8 @@ const (
 	DefaultImplementation                = "Auto"
 	DefaultServiceType                   = ServiceLoadBalancer
 	DefaultUDPRoutePort                  = 51820
+	DefaultTunnelType                    = "wstunnel"
+	DefaultPodMonitorInterval            = "30s"
 	DefaultSeedKey                       = "seed"
 	DefaultPrivateKeyKey                 = "privateKey"
 	DefaultPresharedKeyKey               = "presharedKey"

@@ -14,6 +14,12 @@ const (
 	KeyStatus         = "status"
 	KeyDeployment     = "deployment"
 	KeyService        = "service"
+	KeyTunnelService  = "tunnel-service"
+	KeyHTTPRoute      = "http-route"
+	KeyUDPRoute       = "udp-route"
+	KeyNetworkPolicy  = "network-policy"
+	KeyPDB            = "pod-disruption-budget"
+	KeyPodMonitor     = "pod-monitor"
 
 	keyPeerPrefix = "peer-"
 )
@@ -35,6 +41,9 @@ func Config(gateway string) string { return Workload(gateway) + ".config" }
 
 // Status names the ConfigMap with the agent's report.
 func Status(gateway string) string { return Workload(gateway) + ".status" }
+
+// Tunnel names the Service of the tunnel: "home-wireguard-tunnel".
+func Tunnel(gateway string) string { return Workload(gateway) + "-tunnel" }
 
 // Peer names the Secret with a peer's configurations.
 func Peer(gateway, peer string) string { return Workload(gateway) + ".peer." + peer }

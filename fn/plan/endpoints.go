@@ -31,6 +31,9 @@ func (h HostPort) String() string {
 type Endpoints struct {
 	Direct   HostPort
 	Internal HostPort
+	// Tunnel is the URL of the WebSocket's server, empty where there is no
+	// tunnel.
+	Tunnel string
 
 	// Awaited says what the direct endpoint is waiting for, where it is not
 	// known.
@@ -48,6 +51,9 @@ func (g *Gateway) endpoints(in Inputs) Endpoints {
 			Port: g.ListenPort,
 		},
 	}
+	if g.Tunnel != nil {
+		e.Tunnel = "wss://" + g.GatewayAPI.Hostname
+	}
 	e.directPort = g.directPort(in.ObservedService)
 	e.Direct, e.Awaited = g.direct(in, e.directPort)
 	return e
@@ -59,6 +65,8 @@ func (g *Gateway) directPort(service *corev1.Service) int {
 	switch {
 	case g.Endpoint.Port != 0:
 		return g.Endpoint.Port
+	case g.Endpoint.Host == "" && g.GatewayAPI.UDPRoute != nil:
+		return g.GatewayAPI.UDPRoute.Port
 	case g.Service.Type == v1alpha1.ServiceNodePort:
 		return nodePort(g, service)
 	default:
@@ -73,6 +81,8 @@ func (g *Gateway) direct(in Inputs, port int) (e HostPort, awaited string) {
 		return HostPort{}, "the node port of the Service to be allocated"
 	case g.Endpoint.Host != "":
 		return HostPort{Host: g.Endpoint.Host, Port: port}, ""
+	case g.GatewayAPI.UDPRoute != nil:
+		return HostPort{Host: g.GatewayAPI.Hostname, Port: g.GatewayAPI.UDPRoute.Port}, ""
 	case g.Service.Type == v1alpha1.ServiceLoadBalancer:
 		host := ingressHost(in.ObservedService)
 		if host == "" {

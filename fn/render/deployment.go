@@ -51,7 +51,7 @@ func podTemplate(g *plan.Gateway) corev1.PodTemplateSpec {
 			TopologySpreadConstraints:     in.TopologySpreadConstraints,
 			PriorityClassName:             in.PriorityClassName,
 			ImagePullSecrets:              in.ImagePullSecrets,
-			Containers:                    append([]corev1.Container{agent(g)}, in.ExtraContainers...),
+			Containers:                    append(containers(g), in.ExtraContainers...),
 			Volumes:                       append(volumes(g), in.Volumes...),
 		},
 	}
@@ -63,6 +63,15 @@ func podTemplate(g *plan.Gateway) corev1.PodTemplateSpec {
 	forwarding(g, &t.Spec)
 	t.Spec.InitContainers = append(t.Spec.InitContainers, in.InitContainers...)
 	return t
+}
+
+// containers are the gateway's own. The agent is the first, for ever.
+func containers(g *plan.Gateway) []corev1.Container {
+	cs := []corev1.Container{agent(g)}
+	if g.Tunnel != nil {
+		cs = append(cs, wstunnel(g))
+	}
+	return cs
 }
 
 // Sysctls that make the kernel forward packets.

@@ -10,7 +10,10 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/crossplane/function-sdk-go/errors"
 
@@ -35,6 +38,16 @@ var (
 	deploymentKind     = appsv1.SchemeGroupVersion.WithKind("Deployment")
 	roleKind           = rbacv1.SchemeGroupVersion.WithKind("Role")
 	roleBindingKind    = rbacv1.SchemeGroupVersion.WithKind("RoleBinding")
+
+	networkPolicyKind       = networkingv1.SchemeGroupVersion.WithKind("NetworkPolicy")
+	podDisruptionBudgetKind = policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget")
+)
+
+// Kinds that a cluster may lack.
+var (
+	HTTPRouteKind  = gatewayv1.SchemeGroupVersion.WithKind("HTTPRoute")
+	UDPRouteKind   = gatewayv1.SchemeGroupVersion.WithKind("UDPRoute")
+	PodMonitorKind = schema.GroupVersionKind{Group: "monitoring.coreos.com", Version: "v1", Kind: "PodMonitor"}
 )
 
 // Gateway returns all objects of a gateway.
@@ -56,6 +69,7 @@ func Gateway(g *plan.Gateway) ([]Composed, error) {
 		Composed{names.KeyDeployment, deploymentKind, Deployment(g)},
 		Composed{names.KeyService, serviceKind, Service(g)},
 	)
+	out = append(out, optional(g)...)
 	for i := range g.Peers {
 		p := &g.Peers[i]
 		if p.State == v1alpha1.PeerRejected {
@@ -68,6 +82,30 @@ func Gateway(g *plan.Gateway) ([]Composed, error) {
 		out = append(out, Composed{names.KeyPeer(p.Name), secretKind, s})
 	}
 	return out, nil
+}
+
+// optional returns the objects that a gateway has only where it asks for them.
+func optional(g *plan.Gateway) []Composed {
+	var out []Composed
+	if g.Tunnel != nil {
+		out = append(out,
+			Composed{names.KeyTunnelService, serviceKind, TunnelService(g)},
+			Composed{names.KeyHTTPRoute, HTTPRouteKind, HTTPRoute(g)},
+		)
+	}
+	if g.GatewayAPI.UDPRoute != nil {
+		out = append(out, Composed{names.KeyUDPRoute, UDPRouteKind, UDPRoute(g)})
+	}
+	if g.NetworkPolicy {
+		out = append(out, Composed{names.KeyNetworkPolicy, networkPolicyKind, NetworkPolicy(g)})
+	}
+	if g.PodDisruptionBudget {
+		out = append(out, Composed{names.KeyPDB, podDisruptionBudgetKind, PodDisruptionBudget(g)})
+	}
+	if g.PodMonitor != nil {
+		out = append(out, Composed{names.KeyPodMonitor, PodMonitorKind, PodMonitor(g)})
+	}
+	return out
 }
 
 // meta returns the metadata of a composed object.

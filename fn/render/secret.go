@@ -41,6 +41,10 @@ func PeerSecret(g *plan.Gateway, p *plan.Peer) (*corev1.Secret, error) {
 		},
 	}
 	s.Labels[names.LabelPeer] = p.Name
+	// Without the private key it would start a tunnel that leads nowhere.
+	if g.Tunnel != nil && p.PrivateKey != nil {
+		s.Data[names.DataTunnel] = []byte(g.TunnelConfig(p).String())
+	}
 	if p.Direct == "" {
 		return s, nil
 	}

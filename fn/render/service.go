@@ -55,6 +55,25 @@ func Service(g *plan.Gateway) *corev1.Service {
 	return s
 }
 
+// TunnelService exposes the WebSocket tunnel to the Gateway. Some Gateways carry
+// WebSockets only to ports that say they speak it.
+func TunnelService(g *plan.Gateway) *corev1.Service {
+	return &corev1.Service{
+		ObjectMeta: meta(g, names.Tunnel(g.Name)),
+		Spec: corev1.ServiceSpec{
+			Type:     corev1.ServiceTypeClusterIP,
+			Selector: names.Selector(g.Name),
+			Ports: []corev1.ServicePort{{
+				Name:        spec.PortNameTunnel,
+				Protocol:    corev1.ProtocolTCP,
+				AppProtocol: ptr.To("kubernetes.io/ws"),
+				Port:        spec.TunnelPort,
+				TargetPort:  intstr.FromString(spec.PortNameTunnel),
+			}},
+		},
+	}
+}
+
 func loadBalancer(s *corev1.ServiceSpec, in v1alpha1.Service) {
 	s.LoadBalancerIP = in.LoadBalancerIP
 	s.LoadBalancerSourceRanges = slices.Clone(in.LoadBalancerSourceRanges)

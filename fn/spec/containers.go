@@ -23,6 +23,7 @@ const (
 	VolumeAPIAccess    = "api-access"
 	PortNameWireGuard  = "wireguard"
 	PortNameHTTP       = "http"
+	PortNameTunnel     = "tunnel"
 	reservedForVolumes = "is the name of a volume of the gateway's own: choose another"
 )
 
@@ -43,6 +44,10 @@ func (p *parser) containers(root *field.Path, g *Gateway) {
 			portID(corev1.ProtocolUDP, int32(g.ListenPort)):       "spec.listenPort",
 			portID(corev1.ProtocolTCP, int32(wireguard.HTTPPort)): "the agent's health and metrics",
 		},
+	}
+	if g.Tunnel != nil {
+		t.portNames[PortNameTunnel] = true
+		t.ports[portID(corev1.ProtocolTCP, TunnelPort)] = "the tunnel"
 	}
 	for i, o := range p.spec.Volumes {
 		g.Pod.Volumes = append(g.Pod.Volumes, p.volume(root.Child("volumes").Index(i), o, g.Name, t))

@@ -34,12 +34,18 @@ type Gateway struct {
 	IPForwarding   string
 	Implementation string
 
-	Endpoint Endpoint
-	Service  v1alpha1.Service
+	Endpoint   Endpoint
+	Service    v1alpha1.Service
+	GatewayAPI GatewayAPI
+	Tunnel     *Tunnel // nil where there is none
 
 	Peers []Peer
 	Keys  Keys
 	Pod   Pod
+
+	NetworkPolicy       bool
+	PodDisruptionBudget bool
+	PodMonitor          *PodMonitor // nil where there is none
 }
 
 // HasIPv6 tells whether there is an IPv6 pool.
@@ -91,8 +97,13 @@ func Parse(name, namespace string, s *v1alpha1.WireguardGatewaySpec, st *v1alpha
 	g.DNS = p.dns(root.Child("dns"), s.DNS)
 	p.endpoint(root.Child("endpoint"), g)
 	p.service(root.Child("service"), g)
+	p.gatewayAPI(root.Child("gateway"), g)
+	p.tunnel(root.Child("tunnel"), g)
 	p.keys(root.Child("keys"), g)
 	p.pod(root, g)
+	g.NetworkPolicy = deref(s.NetworkPolicy, v1alpha1.Toggle{}).Enabled
+	g.PodDisruptionBudget = deref(s.PodDisruptionBudget, v1alpha1.Toggle{}).Enabled
+	p.podMonitor(root.Child("monitoring"), g)
 	if p.poolsValid {
 		p.peers(root.Child("peers"), g)
 	}

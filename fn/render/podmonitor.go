@@ -1,0 +1,52 @@
+package render
+
+import (
+	"maps"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/wireguardgateway/function-wireguard-gateway/fn/names"
+	"github.com/wireguardgateway/function-wireguard-gateway/fn/plan"
+	"github.com/wireguardgateway/function-wireguard-gateway/fn/spec"
+)
+
+// PodMonitor tells the Prometheus operator to collect the gateway's metrics. It
+// has few fields and its Go types many dependencies, so it is written out.
+func PodMonitor(g *plan.Gateway) *unstructured.Unstructured {
+	m := meta(g, names.Workload(g.Name))
+	labels := maps.Clone(g.PodMonitor.Labels)
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	maps.Copy(labels, m.Labels)
+
+	o := &unstructured.Unstructured{Object: map[string]any{
+		"spec": map[string]any{
+			"selector": map[string]any{"matchLabels": anyMap(names.Selector(g.Name))},
+			"podMetricsEndpoints": []any{map[string]any{
+				"port":     spec.PortNameHTTP,
+				"path":     "/metrics",
+				"interval": g.PodMonitor.Interval,
+			}},
+		},
+	}}
+	setMeta(o, m, labels)
+	return o
+}
+
+func setMeta(o *unstructured.Unstructured, m metav1.ObjectMeta, labels map[string]string) {
+	o.SetName(m.Name)
+	if m.Namespace != "" {
+		o.SetNamespace(m.Namespace)
+	}
+	o.SetLabels(labels)
+}
+
+func anyMap(m map[string]string) map[string]any {
+	out := make(map[string]any, len(m))
+	for k, v := range m {
+		out[k] = v
+	}
+	return out
+}
