@@ -142,16 +142,18 @@ func decode(b []byte, into any) error {
 }
 
 // redact keeps the documents' values, which may be private keys, out of
-// errors. Offsets and field names are enough to find the place.
+// errors. Those of addresses and times quote what they were given.
 func redact(err error) error {
-	typeErr := &json.UnmarshalTypeError{}
+	typeErr, syntaxErr := &json.UnmarshalTypeError{}, &json.SyntaxError{}
 	switch {
 	case err == nil:
 		return nil
 	case errors.As(err, &typeErr):
 		return fmt.Errorf("field %q cannot hold a JSON %s", typeErr.Field, typeErr.Value)
+	case errors.As(err, &syntaxErr):
+		return fmt.Errorf("it is no JSON, from byte %d on", syntaxErr.Offset)
 	default:
-		return err
+		return errors.New("a key, an address, a network, a port or a time in it is malformed")
 	}
 }
 

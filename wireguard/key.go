@@ -1,6 +1,8 @@
 package wireguard
 
 import (
+	"encoding/base64"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -21,11 +23,12 @@ func ParseKey(s string) (Key, error) {
 	if len(s) != 44 {
 		return Key{}, fmt.Errorf("a key is 44 characters of base64, as `wg genkey` prints it: got %d characters", len(s))
 	}
-	k, err := wgtypes.ParseKey(s)
-	if err != nil {
-		return Key{}, fmt.Errorf("a key is 44 characters of base64, as `wg genkey` prints it: this is not base64 of 32 bytes")
+	// Strict, as wg(8) is: of several spellings of a key it knows one.
+	b, err := base64.StdEncoding.Strict().DecodeString(s)
+	if err != nil || len(b) != wgtypes.KeyLen {
+		return Key{}, errors.New("a key is 44 characters of base64, as `wg genkey` prints it: this is not base64 of 32 bytes")
 	}
-	return Key{Key: k}, nil
+	return Key{Key: wgtypes.Key(b)}, nil
 }
 
 // Public returns the public key that belongs to a private key.

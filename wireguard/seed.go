@@ -30,7 +30,7 @@ func ParseSeed(b []byte) (Seed, error) {
 	if len(b) == SeedSize {
 		return Seed(b), nil
 	}
-	raw, err := base64.StdEncoding.DecodeString(string(bytes.TrimSpace(b)))
+	raw, err := base64.StdEncoding.Strict().DecodeString(string(bytes.TrimSpace(b)))
 	if err != nil || len(raw) != SeedSize {
 		return Seed{}, fmt.Errorf("a seed is %d raw bytes, or their base64 as `wg genkey` prints it: got %d bytes that are neither", SeedSize, len(b))
 	}
