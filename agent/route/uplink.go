@@ -2,6 +2,7 @@ package route
 
 import (
 	"fmt"
+	"net"
 	"net/netip"
 
 	"github.com/vishvananda/netlink"
@@ -115,4 +116,29 @@ func (u Uplink) DeviceMTU(configured int, ipv6 bool) int {
 		return max(mtu, minMTUv6)
 	}
 	return max(mtu, minMTU)
+}
+
+// HasDefault tells whether a device is up and a table has a default route by
+// it, of either family.
+func HasDefault(device string, table int) (bool, error) {
+	link, err := findLink(device)
+	if err != nil || link == nil || link.Attrs().Flags&net.FlagUp == 0 {
+		return false, err
+	}
+	for _, family := range both {
+		filter := &netlink.Route{Table: table, LinkIndex: link.Attrs().Index}
+		routes, err := netlink.RouteListFiltered(family, filter, netlink.RT_FILTER_TABLE|netlink.RT_FILTER_OIF)
+		if noFamily(err) {
+			continue
+		}
+		if err != nil {
+			return false, fmt.Errorf("cannot list routes: %w", err)
+		}
+		for _, r := range routes {
+			if d := prefixOf(r.Dst); !d.IsValid() || d.Bits() == 0 {
+				return true, nil
+			}
+		}
+	}
+	return false, nil
 }

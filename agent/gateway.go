@@ -1,0 +1,232 @@
+package agent
+
+import (
+	"context"
+	"log/slog"
+	"net/netip"
+	"time"
+
+	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
+
+	"github.com/wireguardgateway/function-wireguard-gateway/agent/config"
+	"github.com/wireguardgateway/function-wireguard-gateway/agent/device"
+	"github.com/wireguardgateway/function-wireguard-gateway/agent/firewall"
+	"github.com/wireguardgateway/function-wireguard-gateway/agent/metrics"
+	"github.com/wireguardgateway/function-wireguard-gateway/agent/source"
+	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
+)
+
+const (
+	onceTimeout = 10 * time.Second
+
+	// minPoll is how often the device is looked at, at the most. It bounds how
+	// old the endpoints are that a restart finds. Where looking takes long, it
+	// is done less often: pollShare times as long passes in between.
+	minPoll   = time.Second
+	pollShare = 50
+
+	// checkInterval is how often the firewall is checked for changes by
+	// others.
+	checkInterval = 10 * time.Second
+
+	// Events of the network come in bursts: one sync follows a burst after
+	// networkSettle, and the next one not before networkInterval.
+	networkSettle   = 50 * time.Millisecond
+	networkInterval = time.Second
+
+	minRetry, maxRetry = 500 * time.Millisecond, 30 * time.Second
+	resolveTimeout     = 10 * time.Second
+)
+
+// gateway is the agent's state. One goroutine runs it, so that nothing here
+// needs a lock, and no two changes ever meet.
+type gateway struct {
+	log      *slog.Logger
+	device   *device.Device
+	firewall firewall.Firewall
+	metrics  *metrics.Metrics
+	peers    *metrics.Peers
+	health   *health
+	publish  func(wireguard.Report) // nil where there is no ConfigMap
+
+	config   *config.Config // in force, or about to be
+	rejected string         // why a newer one is not
+	applied  string         // hash of the one that was applied last
+	failure  string         // of the last sync
+	notes    string         // of the last sync
+
+	received time.Time // when config came
+	next     schedule
+	retry    time.Duration
+	tunnelUp bool // gluetun's tunnel was up once
+}
+
+// schedule is when the next syncs are due. The zero time is never.
+type schedule struct {
+	expiry, retry, network time.Time
+}
+
+func (s schedule) earliest() time.Time {
+	out := time.Time{}
+	for _, t := range []time.Time{s.expiry, s.retry, s.network} {
+		if !t.IsZero() && (out.IsZero() || t.Before(out)) {
+			out = t
+		}
+	}
+	return out
+}
+
+// run applies updates, and follows the network, until the context ends.
+func (g *gateway) run(ctx context.Context, updates <-chan source.Update, network <-chan struct{}) {
+	resolved := make(chan map[wgtypes.Key]netip.AddrPort)
+	due := time.NewTimer(0)
+	poll := time.NewTimer(minPoll)
+	check := time.NewTicker(checkInterval)
+	defer due.Stop()
+	defer poll.Stop()
+	defer check.Stop()
+	lastNetwork := time.Time{}
+	for {
+		g.health.alive(time.Now())
+		due.Stop()
+		if t := g.next.earliest(); !t.IsZero() {
+			due.Reset(time.Until(t))
+		}
+		select {
+		case <-ctx.Done():
+			// What was seen last is kept for the next agent.
+			_, _ = g.device.Observe(time.Now())
+			return
+		case u, open := <-updates:
+			if open && g.take(u) {
+				g.sync(metrics.CauseConfig)
+			}
+		case _, open := <-network:
+			if !open {
+				network = nil
+				continue
+			}
+			if g.next.network.IsZero() {
+				g.next.network = latest(time.Now().Add(networkSettle), lastNetwork.Add(networkInterval))
+			}
+		case now := <-due.C:
+			cause := g.cause(now)
+			if cause == metrics.CauseNetwork {
+				lastNetwork = now
+			}
+			if cause != "" {
+				g.sync(cause)
+			}
+		case endpoints := <-resolved:
+			if err := g.device.SetEndpoints(endpoints); err != nil {
+				g.log.Warn("cannot use resolved endpoints", "error", err)
+			}
+		case <-poll.C:
+			start := time.Now()
+			names := g.observe(start)
+			poll.Reset(max(minPoll, pollShare*time.Since(start)))
+			if len(names) > 0 {
+				go g.resolve(ctx, names, resolved)
+			}
+		case <-check.C:
+			g.check()
+		}
+	}
+}
+
+// cause returns why a sync is due, and empty where none is.
+func (g *gateway) cause(now time.Time) string {
+	is := func(t *time.Time) bool {
+		if t.IsZero() || t.After(now) {
+			return false
+		}
+		*t = time.Time{}
+		return true
+	}
+	switch {
+	case is(&g.next.expiry):
+		return metrics.CauseExpiry
+	case is(&g.next.retry):
+		return metrics.CauseRetry
+	case is(&g.next.network):
+		return metrics.CauseNetwork
+	default:
+		return ""
+	}
+}
+
+// take reads an update. It returns false where the configuration in force
+// stays: because there is none to be had, or because it cannot be used.
+func (g *gateway) take(u source.Update) bool {
+	now := time.Now()
+	err := u.Err
+	if err == nil {
+		var c *config.Config
+		if c, err = config.Parse(u.Data); err == nil {
+			g.config, g.received, g.rejected = c, now, ""
+			g.metrics.ConfigValid.Set(1)
+			g.log.Info("read configuration", "from", u.Origin, "hash", c.Hash, "peers", len(c.Peers))
+			return true
+		}
+		g.metrics.Rejected.Inc()
+	}
+	if reason := err.Error(); reason != g.rejected {
+		g.rejected = reason
+		g.log.Error("cannot take configuration, the last good one stays in force", "from", u.Origin, "error", err, "applied", g.applied)
+	}
+	g.metrics.ConfigValid.Set(0)
+	g.tell()
+	return false
+}
+
+// observe looks at the device, and returns the endpoints to resolve.
+func (g *gateway) observe(now time.Time) map[wgtypes.Key]string {
+	o, err := g.device.Observe(now)
+	if err != nil {
+		g.log.Debug("cannot observe device", "error", err)
+	}
+	if o.Drifted {
+		g.log.Warn("somebody else has changed the device")
+		g.sync(metrics.CauseDrift)
+	}
+	return o.Due
+}
+
+// check looks whether the firewall is as it was left.
+func (g *gateway) check() {
+	if g.applied == "" {
+		return
+	}
+	intact, err := g.firewall.Check()
+	if err != nil {
+		g.log.Warn("cannot check firewall", "error", err)
+		return
+	}
+	if !intact {
+		g.log.Warn("somebody else has changed the firewall")
+		g.sync(metrics.CauseDrift)
+		return
+	}
+	// Nobody tells of a sysctl.
+	g.tell()
+}
+
+func (g *gateway) resolve(ctx context.Context, names map[wgtypes.Key]string, resolved chan<- map[wgtypes.Key]netip.AddrPort) {
+	lookup, cancel := context.WithTimeout(ctx, resolveTimeout)
+	defer cancel()
+	endpoints, err := device.Resolve(lookup, names)
+	if err != nil && ctx.Err() == nil {
+		g.log.Warn("cannot resolve endpoints", "error", err)
+	}
+	select {
+	case resolved <- endpoints:
+	case <-ctx.Done():
+	}
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}

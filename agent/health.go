@@ -1,0 +1,122 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/wireguardgateway/function-wireguard-gateway/agent/metrics"
+	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
+)
+
+// stuck is after how long without a turn the loop counts as hanging. It is
+// several times the longest sync that was measured.
+const stuck = time.Minute
+
+// health is what the probes see. It is safe for concurrent use.
+type health struct {
+	mu       sync.Mutex
+	beat     time.Time
+	failing  []string
+	warnings []string
+}
+
+func newHealth() *health {
+	return &health{beat: time.Now(), failing: []string{"no configuration has been read yet"}}
+}
+
+func (h *health) alive(now time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.beat = now
+}
+
+func (h *health) set(failing, warnings []string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.failing, h.warnings = failing, warnings
+}
+
+func (h *health) reasons() []error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var out []error
+	for _, f := range h.failing {
+		out = append(out, errors.New(f))
+	}
+	return out
+}
+
+// healthz answers the liveness probe: it fails only where a restart helps.
+func (h *health) healthz(w http.ResponseWriter, _ *http.Request) {
+	h.mu.Lock()
+	idle := time.Since(h.beat)
+	h.mu.Unlock()
+	if idle > stuck {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		_, _ = fmt.Fprintf(w, "the agent has been hanging for %s\n", idle.Round(time.Second))
+		return
+	}
+	_, _ = fmt.Fprintln(w, "ok")
+}
+
+// readyz answers the readiness probe. Where the last good configuration is in
+// force because a newer one is bad, the gateway serves its peers and stays
+// ready: without it the Service would cut all of them off. The reason is in the
+// answer all the same.
+func (h *health) readyz(w http.ResponseWriter, _ *http.Request) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.failing) > 0 {
+		w.WriteHeader(http.StatusServiceUnavailable)
+	} else {
+		_, _ = fmt.Fprintln(w, "ok")
+	}
+	for _, f := range append(append([]string{}, h.failing...), h.warnings...) {
+		_, _ = fmt.Fprintln(w, f)
+	}
+}
+
+// tell passes on what is known now: to the probes, the metrics and the report.
+func (g *gateway) tell() {
+	var failing, warnings []string
+	report := wireguard.Report{ConfigHash: g.applied}
+	if g.applied == "" && g.failure == "" {
+		reason := "no configuration has been read yet"
+		if g.rejected != "" {
+			reason = "no configuration could be used yet: " + g.rejected
+		}
+		failing = append(failing, reason)
+	}
+	if g.failure != "" {
+		failing = append(failing, g.failure)
+	}
+	if g.applied != "" {
+		state, reason := g.egress(g.config)
+		report.Egress = state
+		for _, r := range []string{reason, forwarding(g.config)} {
+			if r != "" {
+				failing = append(failing, r)
+			}
+		}
+		if g.rejected != "" {
+			warnings = append(warnings, "the last good configuration is in force: "+g.rejected)
+		}
+		if g.notes != "" {
+			warnings = append(warnings, g.notes)
+		}
+	}
+	g.health.set(failing, warnings)
+	g.metrics.Ready.Set(metrics.Bool(len(failing) == 0))
+
+	report.Reasons = append(report.Reasons, failing...)
+	if g.applied != "" && g.rejected != "" {
+		report.Reasons = append(report.Reasons, "the last good configuration is in force: "+g.rejected)
+	}
+	report.Ready = len(report.Reasons) == 0
+	if g.publish != nil {
+		g.publish(report)
+	}
+}

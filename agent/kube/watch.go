@@ -1,0 +1,101 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
+)
+
+const (
+	// watchTime is how long the server keeps a watch open, at the least. It is
+	// begun anew after that, as by every client of Kubernetes.
+	watchTime = 5 * time.Minute
+
+	minBackoff, maxBackoff = 500 * time.Millisecond, 30 * time.Second
+)
+
+// Event is what a watch tells.
+type Event struct {
+	// Object is the object as it is now, or nil where there is none.
+	Object runtime.Object
+	// Err tells that the connection is lost. The next event without ends it.
+	Err error
+}
+
+// errClosed ends a watch that has run its time.
+var errClosed = errors.New("watch ended")
+
+// Watch calls handle with the object as it is, and again whenever it changes,
+// until the context ends. After each lost connection it tells the object anew,
+// changed or not. Being told that there is no object may take a second.
+func Watch(ctx context.Context, client rest.Interface, resource string, name Name, handle func(Event)) {
+	backoff := minBackoff
+	for ctx.Err() == nil {
+		started := time.Now()
+		err := watchOnce(ctx, client, resource, name, handle)
+		if errors.Is(err, errClosed) && time.Since(started) > time.Second {
+			backoff = minBackoff
+			continue
+		}
+		if ctx.Err() == nil && !errors.Is(err, errClosed) {
+			handle(Event{Err: err})
+		}
+		if time.Since(started) > maxBackoff {
+			backoff = minBackoff
+		}
+		// Spread, since every gateway of a cluster loses its server at once.
+		wait := backoff/2 + rand.N(backoff)
+		backoff = min(2*backoff, maxBackoff)
+		select {
+		case <-ctx.Done():
+		case <-time.After(wait):
+		}
+	}
+}
+
+func watchOnce(ctx context.Context, client rest.Interface, resource string, name Name, handle func(Event)) error {
+	seconds := int64((watchTime + rand.N(watchTime)).Seconds())
+	// Without a resource version the server starts with the object as it is.
+	// No list is needed, nor the right to it.
+	w, err := client.Get().Namespace(name.Namespace).Resource(resource).VersionedParams(&metav1.ListOptions{
+		Watch: true, TimeoutSeconds: &seconds,
+		FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name.Name).String(),
+	}, metav1.ParameterCodec).Watch(ctx)
+	if err != nil {
+		return fmt.Errorf("cannot watch %s %s: %w", resource, name, err)
+	}
+	defer w.Stop()
+
+	// The server says nothing where there is no object.
+	absent := time.NewTimer(time.Second)
+	defer absent.Stop()
+	for {
+		select {
+		case <-absent.C:
+			handle(Event{})
+		case e, open := <-w.ResultChan():
+			absent.Stop()
+			if !open {
+				return errClosed
+			}
+			switch e.Type {
+			case watch.Added, watch.Modified:
+				handle(Event{Object: e.Object})
+			case watch.Deleted:
+				handle(Event{})
+			case watch.Error:
+				return fmt.Errorf("cannot watch %s %s: %w", resource, name, apierrors.FromObject(e.Object))
+			case watch.Bookmark:
+			}
+		}
+	}
+}

@@ -1,0 +1,190 @@
+package agent
+
+import (
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/wireguardgateway/function-wireguard-gateway/agent/config"
+	"github.com/wireguardgateway/function-wireguard-gateway/agent/device"
+	"github.com/wireguardgateway/function-wireguard-gateway/agent/firewall"
+	"github.com/wireguardgateway/function-wireguard-gateway/agent/metrics"
+	"github.com/wireguardgateway/function-wireguard-gateway/agent/route"
+	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
+)
+
+// sync makes everything what the configuration says, and tells the outcome.
+// Where nothing has changed it reads much and writes nothing.
+func (g *gateway) sync(cause string) {
+	if g.config == nil {
+		return
+	}
+	start := time.Now()
+	if cause == metrics.CauseConfig {
+		start = g.received
+	}
+	active, expiry := g.config.Active(time.Now())
+	changes, notes, err := g.apply(active)
+	took := time.Since(start)
+	g.metrics.SyncDuration.WithLabelValues(cause).Observe(took.Seconds())
+
+	g.next.expiry, g.next.retry = expiry, time.Time{}
+	if err != nil {
+		g.metrics.SyncErrors.Inc()
+		g.retry = max(minRetry, min(2*g.retry, maxRetry))
+		g.next.retry = time.Now().Add(g.retry)
+		if g.failure != err.Error() {
+			g.log.Error("cannot apply configuration", "hash", active.Hash, "error", err)
+		}
+		g.failure = err.Error()
+		g.tell()
+		return
+	}
+	g.retry = 0
+	if g.applied != active.Hash {
+		g.applied = active.Hash
+		g.metrics.Applied(active, time.Now())
+	}
+	if g.failure != "" || changes != (device.Changes{}) {
+		g.log.Info("applied configuration", "hash", active.Hash, "cause", cause, "added", changes.Added,
+			"removed", changes.Removed, "changed", changes.Changed, "milliseconds", took.Milliseconds())
+	}
+	if n := strings.Join(notes, "; "); n != g.notes {
+		g.notes = n
+		if n != "" {
+			g.log.Warn("applied configuration with limits", "notes", n)
+		}
+	}
+	g.failure = ""
+	g.metrics.Peers.Set(float64(len(active.Peers)))
+	g.peers.Name(active)
+	g.tell()
+}
+
+// apply is one sync from top to bottom. The order keeps it closed at each
+// point, whether the agent is killed there or a step fails: what is revoked
+// goes first, then the firewall changes, and only then comes what is new. The
+// rules that keep traffic in the tunnel are there before the device is up.
+func (g *gateway) apply(c *config.Config) (device.Changes, []string, error) {
+	revoked, err := g.device.Revoke(c)
+	if err != nil {
+		return device.Changes{}, nil, err
+	}
+	uplink, err := route.FindUplink(wireguard.Device)
+	if err != nil {
+		return device.Changes{}, nil, err
+	}
+	wrote, err := g.firewall.Ensure(firewall.Render(c, firewall.Network{IPv4: uplink.IPv4, IPv6: uplink.IPv6, Addresses: uplink.Addresses}))
+	if err != nil {
+		return device.Changes{}, nil, err
+	}
+	if wrote {
+		g.log.Debug("wrote firewall")
+	}
+	if err := ensureRules(c); err != nil {
+		return device.Changes{}, nil, err
+	}
+	if err := g.device.Ensure(c, uplink.DeviceMTU(c.MTU, c.HasIPv6())); err != nil {
+		return device.Changes{}, nil, err
+	}
+	changes, err := g.device.Grant(c, time.Now())
+	if err != nil {
+		return device.Changes{}, nil, err
+	}
+	changes.Removed += revoked.Removed
+	if err := route.EnsureAddresses(wireguard.Device, c.Addresses); err != nil {
+		return changes, nil, err
+	}
+	if err := g.device.Up(); err != nil {
+		return changes, nil, err
+	}
+	if err := route.EnsureRoutes(wireguard.Device, routes(c)); err != nil {
+		return changes, nil, err
+	}
+	return changes, limits(c, uplink), g.ensureForwarding(c, uplink)
+}
+
+// ensureRules keeps peers in gluetun's tunnel, and cleans up after a gluetun
+// that was killed.
+func ensureRules(c *config.Config) error {
+	if c.Egress.Mode != wireguard.EgressGluetun {
+		return route.EnsureRules(nil)
+	}
+	if err := route.EnsureRules(route.TunnelRules(wireguard.Device, inside(c), c.Egress.ClusterCIDRs)); err != nil {
+		return err
+	}
+	_, err := route.RemoveStaleRule(firewall.TunnelDevice)
+	return err
+}
+
+// inside returns the networks within the tunnel: the pools, and what peers
+// have beyond them.
+func inside(c *config.Config) []netip.Prefix {
+	var out []netip.Prefix
+	for _, a := range c.Addresses {
+		out = append(out, a.Masked())
+	}
+	return append(out, routes(c)...)
+}
+
+// routes returns the networks that the device's own addresses do not route.
+func routes(c *config.Config) []netip.Prefix {
+	var out []netip.Prefix
+	for _, p := range c.Peers {
+		for _, n := range p.AllowedIPs() {
+			if !covered(n, c.Addresses) {
+				out = append(out, n)
+			}
+		}
+	}
+	return out
+}
+
+func covered(n netip.Prefix, pools []netip.Prefix) bool {
+	for _, p := range pools {
+		if p.Bits() <= n.Bits() && p.Contains(n.Addr()) {
+			return true
+		}
+	}
+	return false
+}
+
+// ensureForwarding makes the kernel forward IPv4 between the device and every
+// interface by which peers' traffic leaves and its replies come back.
+func (g *gateway) ensureForwarding(c *config.Config, u route.Uplink) error {
+	if !c.HasIPv4() {
+		return nil
+	}
+	devices := []string{wireguard.Device, u.IPv4}
+	if c.Egress.Mode == wireguard.EgressGluetun && tunnel().State == wireguard.EgressTunnelUp {
+		devices = append(devices, firewall.TunnelDevice)
+	}
+	for _, d := range devices {
+		if d == "" {
+			continue
+		}
+		changed, err := route.EnsureForwarding(d)
+		if err != nil {
+			return err
+		}
+		if changed {
+			g.log.Info("switched on forwarding", "device", d)
+		}
+	}
+	return nil
+}
+
+// limits returns what the gateway cannot do for its peers, although it works.
+func limits(c *config.Config, u route.Uplink) []string {
+	var out []string
+	if c.Egress.Mode == wireguard.EgressGluetun {
+		return nil
+	}
+	if c.HasIPv4() && u.IPv4 == "" && u.IPv6 != "" {
+		out = append(out, "the pod has no IPv4 default route, so peers' IPv4 traffic is dropped")
+	}
+	if c.HasIPv6() && u.IPv6 == "" && u.IPv4 != "" {
+		out = append(out, "the pod has no IPv6 default route, so peers' IPv6 traffic is dropped")
+	}
+	return out
+}
