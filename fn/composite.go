@@ -3,11 +3,10 @@ package fn
 import (
 	"encoding/json"
 
-	"k8s.io/apimachinery/pkg/util/validation/field"
-
 	"github.com/crossplane/function-sdk-go/errors"
 	fnv1 "github.com/crossplane/function-sdk-go/proto/v1"
 	"github.com/crossplane/function-sdk-go/request"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/wireguardgateway/function-wireguard-gateway/api/v1alpha1"
 	"github.com/wireguardgateway/function-wireguard-gateway/fn/plan"
@@ -114,5 +113,5 @@ func specErrors(errs field.ErrorList) error {
 }
 
 func specInvalid(message string) error {
-	return &plan.Failure{Condition: conditionSpecValid, Reason: "Invalid", Message: message}
+	return &plan.ConditionError{Condition: conditionSpecValid, Reason: "Invalid", Message: message}
 }

@@ -72,7 +72,7 @@ func (c *conditions) false(t, reason, message string) {
 
 // fail makes the condition false that an error is about.
 func (c *conditions) fail(err error) {
-	f := &plan.Failure{}
+	f := &plan.ConditionError{}
 	if errors.As(err, &f) {
 		c.false(f.Condition, f.Reason, f.Message)
 		return

@@ -2,16 +2,16 @@ package fn
 
 import (
 	"fmt"
+	"maps"
 	"time"
-
-	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/durationpb"
-	"google.golang.org/protobuf/types/known/structpb"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/crossplane/function-sdk-go/errors"
 	fnv1 "github.com/crossplane/function-sdk-go/proto/v1"
 	"github.com/crossplane/function-sdk-go/response"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/structpb"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/wireguardgateway/function-wireguard-gateway/api/v1alpha1"
 	"github.com/wireguardgateway/function-wireguard-gateway/fn/object"
@@ -27,9 +27,7 @@ const maxResponse = 4<<20 - 64<<10
 // us. Nothing is added where anything fails.
 func encode(req *fnv1.RunFunctionRequest, rsp *fnv1.RunFunctionResponse, xr *composite, objects []render.Composed, st v1alpha1.WireguardGatewayStatus, ready func(string) bool) error {
 	desired := &fnv1.State{Resources: make(map[string]*fnv1.Resource, len(objects)+len(req.GetDesired().GetResources()))}
-	for key, r := range req.GetDesired().GetResources() {
-		desired.Resources[key] = r
-	}
+	maps.Copy(desired.GetResources(), req.GetDesired().GetResources())
 	for _, c := range objects {
 		s, err := object.Encode(c.Object, c.GVK)
 		if err != nil {
@@ -47,7 +45,7 @@ func encode(req *fnv1.RunFunctionRequest, rsp *fnv1.RunFunctionResponse, xr *com
 		return err
 	}
 	if size := proto.Size(desired); size > maxResponse {
-		return &plan.Failure{Condition: conditionSpecValid, Reason: "TooLarge", Message: fmt.Sprintf(
+		return &plan.ConditionError{Condition: conditionSpecValid, Reason: "TooLarge", Message: fmt.Sprintf(
 			"spec.peers: Too many: the objects of %d peers are %d bytes, and Crossplane accepts %d: move some to another gateway, or turn off their qrCode",
 			len(xr.spec.Peers), size, maxResponse)}
 	}
@@ -82,9 +80,7 @@ func encodeStatus(before *fnv1.Resource, xr *composite, st v1alpha1.WireguardGat
 		fields["status"] = structpb.NewStructValue(ours)
 		return out, nil
 	}
-	for k, v := range ours.GetFields() {
-		theirs.Fields[k] = v
-	}
+	maps.Copy(theirs.GetFields(), ours.GetFields())
 	return out, nil
 }
 

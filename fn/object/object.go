@@ -4,11 +4,10 @@
 package object
 
 import (
+	"github.com/crossplane/function-sdk-go/errors"
 	"google.golang.org/protobuf/types/known/structpb"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-
-	"github.com/crossplane/function-sdk-go/errors"
 )
 
 // Encode returns the object without status, nulls and the empty structs that

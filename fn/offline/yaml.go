@@ -6,11 +6,10 @@ import (
 	"io"
 	"os"
 
+	"github.com/crossplane/function-sdk-go/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
-
-	"github.com/crossplane/function-sdk-go/errors"
 )
 
 // ReadObjects reads a file of YAML documents, one object each. The items of a

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/wireguardgateway/function-wireguard-gateway/api/v1alpha1"
 	"github.com/wireguardgateway/function-wireguard-gateway/fn/spec"
@@ -14,99 +15,95 @@ import (
 type addresses struct {
 	pool     spec.Pool
 	reserved []spec.Range
-	owner    map[netip.Addr]string
+	owner    map[netip.Addr]*Peer
+	claims   []claim
+}
+
+// claim is what one peer has, wants and gets. An address that is not valid is
+// none.
+type claim struct {
+	peer *Peer
+	held netip.Addr // from before
+	pin  netip.Addr
+	got  netip.Addr
+}
+
+// peerAddresses gives every peer one address of each pool.
+func (g *Gateway) peerAddresses(before before) {
+	g.Reservations = make(map[string][]netip.Addr, len(g.Peers))
+	for _, pool := range g.Pools {
+		a := &addresses{
+			pool:     pool,
+			reserved: g.Reserved,
+			owner:    make(map[netip.Addr]*Peer, len(g.Peers)),
+			claims:   make([]claim, len(g.Peers)),
+		}
+		for i := range g.Peers {
+			p := &g.Peers[i]
+			a.claims[i] = claim{peer: p, held: inPool(pool, before.addresses[p.ID()]), pin: inPool(pool, p.Pinned)}
+		}
+		a.settle()
+		for _, c := range a.claims {
+			if c.got.IsValid() {
+				c.peer.Addresses = append(c.peer.Addresses, c.got)
+				g.Reservations[c.peer.ID()] = c.peer.Addresses
+			}
+		}
+	}
+}
+
+// settle decides who gets what. The order decides who stays: incumbents that
+// pin what they have, other incumbents, new pins, and new peers, sorted by
+// namespace and name, never by their place in a list. So nobody moves because
+// of somebody else.
+func (a *addresses) settle() {
+	for i := range a.claims {
+		if c := &a.claims[i]; c.pin == c.held {
+			a.take(c, c.pin)
+		}
+	}
+	for i := range a.claims {
+		if c := &a.claims[i]; !c.pin.IsValid() {
+			a.take(c, c.held)
+		}
+	}
+	for i := range a.claims {
+		if c := &a.claims[i]; c.pin.IsValid() && !c.got.IsValid() && !a.take(c, c.pin) {
+			c.peer.reject(v1alpha1.ReasonDuplicateAddress, fmt.Sprintf(
+				"peer %q pins the address %s, which peer %q has: pin another address, or none", c.peer.Name, c.pin, a.owner[c.pin].Name))
+		}
+	}
+	// Who asked for a taken address keeps the one from before, for when the pin
+	// is taken back.
+	for i := range a.claims {
+		if c := &a.claims[i]; c.pin.IsValid() && !c.got.IsValid() {
+			a.take(c, c.held)
+		}
+	}
+	for i := range a.claims {
+		if c := &a.claims[i]; !c.pin.IsValid() && !c.got.IsValid() && !a.take(c, a.next(c.peer.ID())) {
+			c.peer.reject(v1alpha1.ReasonPoolExhausted, fmt.Sprintf(
+				"the pool %s has no address left: remove peers, free some of spec.reservedAddresses, or use a larger pool", a.pool.Prefix))
+		}
+	}
+}
+
+// take gives the address to the peer, if it is one and free.
+func (a *addresses) take(c *claim, ip netip.Addr) bool {
+	if !ip.IsValid() || !a.free(ip) {
+		return false
+	}
+	c.got = ip
+	a.owner[ip] = c.peer
+	return true
 }
 
 // free tells whether a peer may still have the address.
 func (a *addresses) free(ip netip.Addr) bool {
-	_, taken := a.owner[ip]
-	return !taken && a.assignable(ip)
-}
-
-func (a *addresses) assignable(ip netip.Addr) bool {
-	if !a.pool.Assignable(ip) {
+	if _, taken := a.owner[ip]; taken || !a.pool.Assignable(ip) {
 		return false
 	}
-	for _, r := range a.reserved {
-		if r.Contains(ip) {
-			return false
-		}
-	}
-	return true
-}
-
-// peerAddresses gives every peer one address of each pool. The order decides
-// who stays: incumbents that pin what they have, other incumbents, new pins,
-// and new peers, never by their place in a list. So nobody moves because of
-// somebody else.
-func (g *Gateway) peerAddresses(before before) {
-	g.Reservations = make(map[string][]netip.Addr, len(g.Peers))
-	for _, pool := range g.Pools {
-		a := &addresses{pool: pool, reserved: g.Reserved, owner: make(map[netip.Addr]string, len(g.Peers))}
-		got := make([]netip.Addr, len(g.Peers))
-		take := func(i int, ip netip.Addr) {
-			a.owner[ip] = g.Peers[i].Name
-			got[i] = ip
-		}
-		held := make([]netip.Addr, len(g.Peers))
-		pin := make([]netip.Addr, len(g.Peers))
-		for i := range g.Peers {
-			held[i] = inPool(pool, before.addresses[g.Peers[i].ID()])
-			pin[i] = inPool(pool, g.Peers[i].Pinned)
-		}
-
-		for i := range g.Peers {
-			if pin[i].IsValid() && pin[i] == held[i] && a.free(pin[i]) {
-				take(i, pin[i])
-			}
-		}
-		for i := range g.Peers {
-			if !pin[i].IsValid() && held[i].IsValid() && a.free(held[i]) {
-				take(i, held[i])
-			}
-		}
-		var lost []int
-		for i := range g.Peers {
-			switch {
-			case got[i].IsValid() || !pin[i].IsValid():
-			case a.free(pin[i]):
-				take(i, pin[i])
-			default:
-				g.Peers[i].reject(v1alpha1.ReasonDuplicateAddress, fmt.Sprintf(
-					"peer %q pins the address %s, which peer %q has: pin another address, or none", g.Peers[i].Name, pin[i], a.owner[pin[i]]))
-				lost = append(lost, i)
-			}
-		}
-		// Who asked for a taken address keeps the one from before, for when the
-		// pin is taken back.
-		for _, i := range lost {
-			if held[i].IsValid() && a.free(held[i]) {
-				take(i, held[i])
-			}
-		}
-		for i := range g.Peers {
-			if got[i].IsValid() || pin[i].IsValid() {
-				continue
-			}
-			ip, ok := a.next(g.Peers[i].ID())
-			if !ok {
-				g.Peers[i].reject(v1alpha1.ReasonPoolExhausted, fmt.Sprintf(
-					"the pool %s has no address left: remove peers, free some of spec.reservedAddresses, or use a larger pool", pool.Prefix))
-				continue
-			}
-			take(i, ip)
-		}
-		for i, ip := range got {
-			if ip.IsValid() {
-				g.Peers[i].Addresses = append(g.Peers[i].Addresses, ip)
-			}
-		}
-	}
-	for i := range g.Peers {
-		if p := &g.Peers[i]; len(p.Addresses) > 0 {
-			g.Reservations[p.ID()] = p.Addresses
-		}
-	}
+	return !slices.ContainsFunc(a.reserved, func(r spec.Range) bool { return r.Contains(ip) })
 }
 
 func inPool(pool spec.Pool, ips []netip.Addr) netip.Addr {
@@ -124,21 +121,21 @@ const maxHostBits = 62
 
 // next returns the address that a hash of the peer's identity picks, or the
 // first free one onward from there. So the allocation can be lost, and nearly
-// all addresses still come back the same.
-func (a *addresses) next(id string) (netip.Addr, bool) {
+// all addresses still come back the same. It is not valid where none is free.
+func (a *addresses) next(id string) netip.Addr {
 	bits := min(a.pool.Prefix.Addr().BitLen()-a.pool.Prefix.Bits(), maxHostBits)
 	size := int64(1) << bits
 	h := sha256.Sum256([]byte(id))
-	start := int64(binary.BigEndian.Uint64(h[:8]) & uint64(size-1)) //nolint:gosec // Masked to at most 62 bits.
+	start := int64(binary.BigEndian.Uint64(h[:8]) & uint64(size-1))
 	for walked := int64(0); walked < size; {
 		offset := (start + walked) & (size - 1)
 		ip := a.at(offset)
 		if a.free(ip) {
-			return ip, true
+			return ip
 		}
 		walked += a.skip(ip, offset, size)
 	}
-	return netip.Addr{}, false
+	return netip.Addr{}
 }
 
 // skip returns how far to go on from an address that is not free: past the
@@ -160,7 +157,7 @@ func (a *addresses) skip(ip netip.Addr, offset, size int64) int64 {
 // are zero, so nothing carries.
 func (a *addresses) at(offset int64) netip.Addr {
 	b := a.pool.Prefix.Addr().AsSlice()
-	o := uint64(offset) //nolint:gosec // Never negative.
+	o := uint64(offset)
 	for i := len(b) - 1; i >= 0 && o > 0; i-- {
 		b[i] |= byte(o)
 		o >>= 8

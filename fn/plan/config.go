@@ -32,7 +32,7 @@ func (g *Gateway) Config() wireguard.GatewayConfig {
 			PresharedKey: p.PresharedKey,
 			Addresses:    p.Addresses,
 			Routes:       p.Routes,
-			Endpoint:     p.Peer.Endpoint,
+			Endpoint:     p.Endpoint,
 			Access:       p.Access,
 			ExpiresAt:    p.ExpiresAt,
 		}

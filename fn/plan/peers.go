@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -56,7 +57,7 @@ func (p *Peer) secretKey(secrets map[string]map[string][]byte, at spec.SecretKey
 	}
 	k, err := wireguard.ParseKey(string(value))
 	if err == nil && k.IsZero() {
-		err = fmt.Errorf("a key cannot be all zeros")
+		err = errors.New("a key cannot be all zeros")
 	}
 	if err != nil {
 		p.reject(v1alpha1.ReasonInvalidKey, fmt.Sprintf("the Secret %q holds no %s of peer %q under the key %q: %s", at.Name, what, p.Name, at.Key, err))

@@ -89,18 +89,18 @@ func (p *Peer) reject(reason, message string) {
 	p.State, p.Reason, p.Message = v1alpha1.PeerRejected, reason, message
 }
 
-// Failure is why there is no plan: the condition that it makes false, a reason
+// ConditionError is why there is no plan: the condition that it makes false, a reason
 // in one word, and what to do.
-type Failure struct {
+type ConditionError struct {
 	Condition string
 	Reason    string
 	Message   string
 }
 
 // Error returns the message.
-func (f *Failure) Error() string { return f.Message }
+func (f *ConditionError) Error() string { return f.Message }
 
-// New makes the plan. The error is a *Failure.
+// New makes the plan. The error is a *ConditionError.
 func New(in Inputs) (*Gateway, error) {
 	keys, err := in.keys()
 	if err != nil {
@@ -129,24 +129,6 @@ func New(in Inputs) (*Gateway, error) {
 	return g, nil
 }
 
-// peerStates tells who is disabled or expired, and who expires next.
-func (g *Gateway) peerStates(now time.Time) {
-	for i := range g.Peers {
-		p := &g.Peers[i]
-		switch {
-		case p.Disabled:
-			p.State = v1alpha1.PeerDisabled
-		case p.ExpiresAt != nil && !now.Before(*p.ExpiresAt):
-			p.State = v1alpha1.PeerExpired
-		default:
-			p.State = v1alpha1.PeerActive
-			if p.ExpiresAt != nil && (g.NextExpiry.IsZero() || p.ExpiresAt.Before(g.NextExpiry)) {
-				g.NextExpiry = *p.ExpiresAt
-			}
-		}
-	}
-}
-
 // Rejected returns the peers that cannot be served.
 func (g *Gateway) Rejected() []*Peer {
 	var ps []*Peer
@@ -167,4 +149,22 @@ func (g *Gateway) Active() int {
 		}
 	}
 	return n
+}
+
+// peerStates tells who is disabled or expired, and who expires next.
+func (g *Gateway) peerStates(now time.Time) {
+	for i := range g.Peers {
+		p := &g.Peers[i]
+		switch {
+		case p.Disabled:
+			p.State = v1alpha1.PeerDisabled
+		case p.ExpiresAt != nil && !now.Before(*p.ExpiresAt):
+			p.State = v1alpha1.PeerExpired
+		default:
+			p.State = v1alpha1.PeerActive
+			if p.ExpiresAt != nil && (g.NextExpiry.IsZero() || p.ExpiresAt.Before(g.NextExpiry)) {
+				g.NextExpiry = *p.ExpiresAt
+			}
+		}
+	}
 }

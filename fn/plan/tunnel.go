@@ -3,6 +3,7 @@ package plan
 import (
 	"fmt"
 
+	"github.com/wireguardgateway/function-wireguard-gateway/fn/spec"
 	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
 )
 
@@ -28,7 +29,7 @@ func (g *Gateway) TunnelConfig(p *Peer) wireguard.ClientConfig {
 	c.FwMark = wireguard.FirewallMark
 
 	const pidFile = "/run/wstunnel-%i.pid"
-	listen := fmt.Sprintf("udp://%s:127.0.0.1:%d?timeout_sec=0", tunnelLocal, g.ListenPort)
+	listen := "udp://" + tunnelLocal + ":" + spec.JoinHostPort("127.0.0.1", g.ListenPort) + "?timeout_sec=0"
 	// A process is stopped only if it is the one that was started here: numbers
 	// of processes are used again.
 	stop := fmt.Sprintf("grep -qs 'udp://%s' /proc/$(cat %s 2>/dev/null)/cmdline && kill $(cat %s); rm -f %s", tunnelLocal, pidFile, pidFile, pidFile)

@@ -36,7 +36,7 @@ func agent(g *plan.Gateway) corev1.Container {
 			"--status=" + g.Namespace + "/" + names.Status(g.Name),
 		},
 		Ports: []corev1.ContainerPort{
-			{Name: spec.PortNameWireGuard, ContainerPort: int32(g.ListenPort), Protocol: corev1.ProtocolUDP}, //nolint:gosec // A port was found valid.
+			{Name: spec.PortNameWireGuard, ContainerPort: int32(g.ListenPort), Protocol: corev1.ProtocolUDP},
 			{Name: spec.PortNameHTTP, ContainerPort: wireguard.HTTPPort, Protocol: corev1.ProtocolTCP},
 		},
 		LivenessProbe:  httpProbe("/healthz"),
@@ -44,8 +44,8 @@ func agent(g *plan.Gateway) corev1.Container {
 		Resources:      agentResources(g),
 		SecurityContext: &corev1.SecurityContext{
 			RunAsUser:                ptr.To[int64](0),
-			AllowPrivilegeEscalation: ptr.To(false),
-			ReadOnlyRootFilesystem:   ptr.To(true),
+			AllowPrivilegeEscalation: new(false),
+			ReadOnlyRootFilesystem:   new(true),
 			Capabilities: &corev1.Capabilities{
 				Drop: []corev1.Capability{"ALL"},
 				Add:  []corev1.Capability{"NET_ADMIN"},

@@ -42,9 +42,9 @@ func podTemplate(g *plan.Gateway) corev1.PodTemplateSpec {
 		ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: in.Annotations},
 		Spec: corev1.PodSpec{
 			ServiceAccountName:            names.Workload(g.Name),
-			AutomountServiceAccountToken:  ptr.To(false),
-			EnableServiceLinks:            ptr.To(false),
-			TerminationGracePeriodSeconds: ptr.To(in.TerminationGracePeriodSeconds),
+			AutomountServiceAccountToken:  new(false),
+			EnableServiceLinks:            new(false),
+			TerminationGracePeriodSeconds: new(in.TerminationGracePeriodSeconds),
 			NodeSelector:                  in.NodeSelector,
 			Tolerations:                   in.Tolerations,
 			Affinity:                      in.Affinity,
@@ -116,9 +116,9 @@ func sysctl(g *plan.Gateway, settings ...string) corev1.Container {
 		ImagePullPolicy: corev1.PullPolicy(g.Platform.PullPolicy),
 		Args:            args,
 		SecurityContext: &corev1.SecurityContext{
-			Privileged:             ptr.To(true),
+			Privileged:             new(true),
 			RunAsUser:              ptr.To[int64](0),
-			ReadOnlyRootFilesystem: ptr.To(true),
+			ReadOnlyRootFilesystem: new(true),
 		},
 	}
 }

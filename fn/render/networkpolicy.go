@@ -5,7 +5,6 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/utils/ptr"
 
 	"github.com/wireguardgateway/function-wireguard-gateway/fn/names"
 	"github.com/wireguardgateway/function-wireguard-gateway/fn/plan"
@@ -17,7 +16,7 @@ import (
 // and the tunnel where there is one.
 func NetworkPolicy(g *plan.Gateway) *networkingv1.NetworkPolicy {
 	port := func(protocol corev1.Protocol, port int) networkingv1.NetworkPolicyPort {
-		return networkingv1.NetworkPolicyPort{Protocol: ptr.To(protocol), Port: ptr.To(intstr.FromInt32(int32(port)))} //nolint:gosec // A port was found valid.
+		return networkingv1.NetworkPolicyPort{Protocol: new(protocol), Port: new(intstr.FromInt32(int32(port)))}
 	}
 	ports := []networkingv1.NetworkPolicyPort{
 		port(corev1.ProtocolUDP, g.ListenPort),

@@ -3,9 +3,8 @@ package render
 import (
 	"strings"
 
-	"rsc.io/qr"
-
 	"github.com/crossplane/function-sdk-go/errors"
+	"rsc.io/qr"
 
 	"github.com/wireguardgateway/function-wireguard-gateway/fn/names"
 )

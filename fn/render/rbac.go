@@ -3,7 +3,6 @@ package render
 import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/wireguardgateway/function-wireguard-gateway/fn/names"
 	"github.com/wireguardgateway/function-wireguard-gateway/fn/plan"
@@ -14,7 +13,7 @@ import (
 func ServiceAccount(g *plan.Gateway) *corev1.ServiceAccount {
 	return &corev1.ServiceAccount{
 		ObjectMeta:                   meta(g, names.Workload(g.Name)),
-		AutomountServiceAccountToken: ptr.To(false),
+		AutomountServiceAccountToken: new(false),
 	}
 }
 

@@ -4,18 +4,16 @@
 package render
 
 import (
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-
+	"github.com/crossplane/function-sdk-go/errors"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
-
-	"github.com/crossplane/function-sdk-go/errors"
 
 	"github.com/wireguardgateway/function-wireguard-gateway/api/v1alpha1"
 	"github.com/wireguardgateway/function-wireguard-gateway/fn/names"
@@ -45,10 +43,14 @@ var (
 
 // Kinds that a cluster may lack.
 var (
-	HTTPRouteKind  = gatewayv1.SchemeGroupVersion.WithKind("HTTPRoute")
-	UDPRouteKind   = gatewayv1.SchemeGroupVersion.WithKind("UDPRoute")
+	HTTPRouteKind  = gatewayKind("HTTPRoute")
+	UDPRouteKind   = gatewayKind("UDPRoute")
 	PodMonitorKind = schema.GroupVersionKind{Group: "monitoring.coreos.com", Version: "v1", Kind: "PodMonitor"}
 )
+
+func gatewayKind(kind string) schema.GroupVersionKind {
+	return schema.GroupVersionKind{Group: gatewayv1.GroupName, Version: "v1", Kind: kind}
+}
 
 // Gateway returns all objects of a gateway.
 func Gateway(g *plan.Gateway) ([]Composed, error) {

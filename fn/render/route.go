@@ -88,7 +88,7 @@ func backend(service string, port int) gatewayv1.BackendRef {
 			Group: ptr.To(gatewayv1.Group("")),
 			Kind:  ptr.To(gatewayv1.Kind("Service")),
 			Name:  gatewayv1.ObjectName(service),
-			Port:  ptr.To(int32(port)), //nolint:gosec // A port was found valid.
+			Port:  ptr.To(int32(port)),
 		},
 		Weight: ptr.To[int32](1),
 	}

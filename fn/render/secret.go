@@ -2,7 +2,6 @@ package render
 
 import (
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/wireguardgateway/function-wireguard-gateway/fn/names"
 	"github.com/wireguardgateway/function-wireguard-gateway/fn/plan"
@@ -14,7 +13,7 @@ import (
 func SeedSecret(g *plan.Gateway) *corev1.Secret {
 	return &corev1.Secret{
 		ObjectMeta: meta(g, names.Seed(g.Name)),
-		Immutable:  ptr.To(true),
+		Immutable:  new(true),
 		Data:       map[string][]byte{names.DataSeed: g.Keys.ComposedSeed},
 	}
 }

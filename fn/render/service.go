@@ -26,7 +26,7 @@ func Service(g *plan.Gateway) *corev1.Service {
 			Ports: []corev1.ServicePort{{
 				Name:       spec.PortNameWireGuard,
 				Protocol:   corev1.ProtocolUDP,
-				Port:       int32(g.ListenPort), //nolint:gosec // A port was found valid.
+				Port:       int32(g.ListenPort),
 				TargetPort: intstr.FromString(spec.PortNameWireGuard),
 			}},
 		},

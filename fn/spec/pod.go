@@ -97,17 +97,16 @@ func (p *parser) resources(path *field.Path, raw *runtime.RawExtension) corev1.R
 
 // strict decodes a Kubernetes object and refuses fields that Kubernetes does
 // not know: the API server would drop them without a word.
-func (p *parser) strict(path *field.Path, raw []byte, into any) bool {
+func (p *parser) strict(path *field.Path, raw []byte, into any) {
 	if len(raw) == 0 {
-		return true
+		return
 	}
 	unknown, err := kjson.UnmarshalStrict(raw, into)
 	if err != nil {
 		p.errs = append(p.errs, field.Invalid(path, field.OmitValueType{}, "cannot be read: "+err.Error()))
-		return false
+		return
 	}
 	for _, u := range unknown {
 		p.errs = append(p.errs, field.Invalid(path, field.OmitValueType{}, u.Error()+": check its spelling and place"))
 	}
-	return len(unknown) == 0
 }

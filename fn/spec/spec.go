@@ -87,7 +87,7 @@ func Parse(name, namespace string, s *v1alpha1.WireguardGatewaySpec, st *v1alpha
 		IPForwarding:   defaulted(s.IPForwarding, v1alpha1.DefaultIPForwarding),
 		Implementation: defaulted(s.Implementation, v1alpha1.DefaultImplementation),
 	}
-	p.name(field.NewPath("metadata", "name"), name)
+	p.gatewayName(field.NewPath("metadata", "name"), name)
 	p.pools(root, g, st)
 	p.listenPort(root.Child("listenPort"), g)
 	p.between(root.Child("persistentKeepalive"), g.Keepalive, 0, 65535)

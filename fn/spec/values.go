@@ -3,6 +3,7 @@ package spec
 import (
 	"fmt"
 	"net/netip"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -20,6 +21,15 @@ func (p *parser) name(path *field.Path, s string) {
 	}
 	if len(validation.IsDNS1123Label(s)) > 0 {
 		p.refuse(path, s, "is no DNS label: use lower case letters, digits and dashes, and start and end with a letter or digit")
+	}
+}
+
+// gatewayName also refuses what cannot be the name of a Service (RFC 1035).
+func (p *parser) gatewayName(path *field.Path, s string) {
+	errs := len(p.errs)
+	p.name(path, s)
+	if len(p.errs) == errs && s[0] >= '0' && s[0] <= '9' {
+		p.refuse(path, s, "must begin with a letter, since the name of the gateway's Service is made of it")
 	}
 }
 
@@ -75,12 +85,14 @@ func parseHost(s string) (host, message string) {
 	return bare, ""
 }
 
-// checkDomain says what is wrong with a DNS name (RFC 1123, section 2.1). Its
-// case does not matter. A last label of digits only would make it a broken
-// address.
+// domain is a DNS name as the schema has it: relative or with a dot at its end,
+// with underscores where resolvers take them. The last label begins with a
+// letter: of digits only it would make a broken address.
+var domain = regexp.MustCompile(`^([A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?[.])*[A-Za-z]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?[.]?$`)
+
+// checkDomain says what is wrong with a DNS name. Its case does not matter.
 func checkDomain(s string) (message string) {
-	last := s[strings.LastIndexByte(s, '.')+1:]
-	if len(validation.IsDNS1123Subdomain(strings.ToLower(s))) > 0 || strings.Trim(last, "0123456789") == "" {
+	if len(s) > validation.DNS1123SubdomainMaxLength || !domain.MatchString(s) {
 		return "is no DNS name"
 	}
 	return ""
