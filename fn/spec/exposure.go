@@ -2,6 +2,7 @@ package spec
 
 import (
 	"fmt"
+	"net/netip"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -39,7 +40,12 @@ func (p *parser) service(path *field.Path, g *Gateway) {
 	if s.LoadBalancerIP != "" {
 		p.address(path.Child("loadBalancerIP"), s.LoadBalancerIP, s.LoadBalancerIP)
 	}
-	p.cidrs(path.Child("loadBalancerSourceRanges"), s.LoadBalancerSourceRanges)
+	for i, r := range s.LoadBalancerSourceRanges {
+		// Load balancers take host bits for zero, so they are not refused here.
+		if _, err := netip.ParsePrefix(r); err != nil {
+			p.refuse(path.Child("loadBalancerSourceRanges").Index(i), r, "is no network: write address and prefix length, such as 192.0.2.0/24")
+		}
+	}
 	if s.ExternalTrafficPolicy != "" {
 		p.oneOf(path.Child("externalTrafficPolicy"), s.ExternalTrafficPolicy, "Cluster", "Local")
 	}
