@@ -9,23 +9,32 @@ set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cache=${WIREGUARD_GATEWAY_TOOLS:-${XDG_CACHE_HOME:-$HOME/.cache}/function-wireguard-gateway/bin}
-names=(crossplane crossplane-core golangci-lint gotestsum)
+names=(
+	crossplane crossplane-core etcd golangci-lint gotestsum
+	kube-apiserver kube-controller-manager kubectl
+)
 
-# select_tool NAME sets the module's folder, the main package and the variable to stamp, if any.
-# Crossplane compares its own version with the constraints in packages, so it has to know it.
+# select_tool NAME sets the module's folder, the main package and the variables to stamp, if any.
+# Crossplane compares its own version with the constraints in packages, so it has to know it. So has
+# Kubernetes: clients ask for its version before they rely on what it can do.
 select_tool() {
-	stamp=
+	stamps=()
 	case $1 in
 	crossplane)
 		module=crossplane-cli package=github.com/crossplane/cli/v2/cmd/crossplane
-		stamp=github.com/crossplane/crossplane-runtime/v2/pkg/version.version
+		stamps=(github.com/crossplane/crossplane-runtime/v2/pkg/version.version)
 		;;
 	crossplane-core)
 		module=crossplane-core package=github.com/crossplane/crossplane/v2/cmd/crossplane
-		stamp=github.com/crossplane/crossplane-runtime/v2/pkg/version.version
+		stamps=(github.com/crossplane/crossplane-runtime/v2/pkg/version.version)
 		;;
+	etcd) module=etcd package=go.etcd.io/etcd/server/v3 ;;
 	golangci-lint) module=lint package=github.com/golangci/golangci-lint/v2/cmd/golangci-lint ;;
 	gotestsum) module=test package=gotest.tools/gotestsum ;;
+	kube-apiserver | kube-controller-manager | kubectl)
+		module=kubernetes package=k8s.io/kubernetes/cmd/$1
+		stamps=(k8s.io/component-base/version.gitVersion k8s.io/client-go/pkg/version.gitVersion)
+		;;
 	*)
 		echo "unknown tool $1, one of: ${names[*]}" >&2
 		exit 2
@@ -54,8 +63,10 @@ for name in "$@"; do
 		# Moved into place when complete: an interrupted build must not look like a finished one.
 		partial=$(mktemp "$binary.XXXXXX")
 		trap 'rm -f "$partial"' EXIT
+		flags='-s -w'
+		for stamp in "${stamps[@]}"; do flags+=" -X $stamp=$version"; done
 		(cd "$root/tools/$module" && GOOS='' GOARCH='' CGO_ENABLED=0 go build -trimpath \
-			-ldflags "-s -w${stamp:+ -X $stamp=$version}" -o "$partial" "$package")
+			-ldflags "$flags" -o "$partial" "$package")
 		chmod 0755 "$partial"
 		mv "$partial" "$binary"
 	fi
