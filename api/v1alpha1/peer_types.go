@@ -3,9 +3,6 @@ package v1alpha1
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 // Peer is a client of the gateway that is declared inline.
-//
-// +kubebuilder:validation:XValidation:rule="!has(self.publicKey) || !has(self.privateKeySecretRef)",message="publicKey and privateKeySecretRef exclude each other: give publicKey where the private key stays on the device, privateKeySecretRef where the gateway may know it",fieldPath=".publicKey"
-// +kubebuilder:validation:XValidation:rule="!has(self.addresses) || size(self.addresses) < 2 || !self.addresses.all(a, isIP(a)) || ip(self.addresses[0]).family() != ip(self.addresses[1]).family()",message="addresses may hold one IPv4 and one IPv6 address: leave out one of two of the same family",messageExpression="'addresses are \"%s\", which are of the same family: leave out one of them'.format([self.addresses.join(', ')])",fieldPath=".addresses"
 type Peer struct {
 	// Name of the peer, a DNS label. Its configuration is the Secret
 	// <gateway>-wireguard.peer.<name>.
@@ -14,6 +11,14 @@ type Peer struct {
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	Name string `json:"name"`
 
+	Client `json:",inline"`
+}
+
+// Client is what a client of a gateway has beside its name.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.publicKey) || !has(self.privateKeySecretRef)",message="publicKey and privateKeySecretRef exclude each other: give publicKey where the private key stays on the device, privateKeySecretRef where the gateway may know it",fieldPath=".publicKey"
+// +kubebuilder:validation:XValidation:rule="!has(self.addresses) || size(self.addresses) < 2 || !self.addresses.all(a, isIP(a)) || ip(self.addresses[0]).family() != ip(self.addresses[1]).family()",message="addresses may hold one IPv4 and one IPv6 address: leave out one of two of the same family",messageExpression="'addresses are \"%s\", which are of the same family: leave out one of them'.format([self.addresses.join(', ')])",fieldPath=".addresses"
+type Client struct {
 	// PublicKey of a peer whose private key stays on its device. The
 	// configurations in its Secret are then without that line.
 	// +optional
