@@ -62,6 +62,9 @@ func (c *renderCommand) request() (offline.Request, error) {
 	if req.Composite, err = offline.ReadObject(c.Composite); err != nil {
 		return req, err
 	}
+	if err := checkFields(req.Composite); err != nil {
+		return req, errors.Wrapf(err, "cannot render %s", c.Composite)
+	}
 	if c.Composition != "" {
 		composition, err := offline.ReadObject(c.Composition)
 		if err != nil {
