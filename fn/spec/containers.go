@@ -50,13 +50,13 @@ func (p *parser) containers(root *field.Path, g *Gateway) {
 		t.ports[portID(corev1.ProtocolTCP, TunnelPort)] = "the tunnel"
 	}
 	for i, o := range p.spec.Volumes {
-		g.Pod.Volumes = append(g.Pod.Volumes, p.volume(root.Child("volumes").Index(i), o, g.Name, t))
+		g.Pod.Volumes = append(g.Pod.Volumes, p.volume(root.Child("volumes").Index(i), o, g, t))
 	}
 	for i, o := range p.spec.InitContainers {
-		g.Pod.InitContainers = append(g.Pod.InitContainers, p.container(root.Child("initContainers").Index(i), o, g.Name, t))
+		g.Pod.InitContainers = append(g.Pod.InitContainers, p.container(root.Child("initContainers").Index(i), o, g, t))
 	}
 	for i, o := range p.spec.ExtraContainers {
-		g.Pod.ExtraContainers = append(g.Pod.ExtraContainers, p.container(root.Child("extraContainers").Index(i), o, g.Name, t))
+		g.Pod.ExtraContainers = append(g.Pod.ExtraContainers, p.container(root.Child("extraContainers").Index(i), o, g, t))
 	}
 }
 
@@ -64,7 +64,7 @@ func portID(protocol corev1.Protocol, port int32) string {
 	return fmt.Sprintf("%d/%s", port, defaulted(protocol, corev1.ProtocolTCP))
 }
 
-func (p *parser) volume(path *field.Path, o v1alpha1.NamedObject, gateway string, t taken) corev1.Volume {
+func (p *parser) volume(path *field.Path, o v1alpha1.NamedObject, g *Gateway, t taken) corev1.Volume {
 	v := corev1.Volume{}
 	p.strict(path, o.Raw, &v)
 	switch v.Name {
@@ -76,20 +76,37 @@ func (p *parser) volume(path *field.Path, o v1alpha1.NamedObject, gateway string
 		p.errs = append(p.errs, field.Duplicate(path.Child("name"), v.Name))
 	}
 	t.volumes[v.Name] = true
-	if v.Secret != nil {
-		p.notOwnSecret(path.Child("secret", "secretName"), v.Secret.SecretName, gateway)
-	}
-	if v.Projected != nil {
-		for i, s := range v.Projected.Sources {
-			if s.Secret != nil {
-				p.notOwnSecret(path.Child("projected", "sources").Index(i).Child("secret", "name"), s.Secret.Name, gateway)
-			}
-		}
-	}
+	p.volumeSecrets(path, v.VolumeSource, g)
 	return v
 }
 
-func (p *parser) container(path *field.Path, o v1alpha1.NamedObject, gateway string, t taken) corev1.Container {
+// volumeSecrets keeps the gateway's keys out of users' volumes, and with them
+// the token that could read them from the API server.
+func (p *parser) volumeSecrets(path *field.Path, v corev1.VolumeSource, g *Gateway) {
+	if v.Secret != nil {
+		p.notOwnSecret(path.Child("secret", "secretName"), v.Secret.SecretName, g)
+	}
+	if v.CSI != nil && v.CSI.NodePublishSecretRef != nil {
+		p.notOwnSecret(path.Child("csi", "nodePublishSecretRef", "name"), v.CSI.NodePublishSecretRef.Name, g)
+	}
+	if v.FlexVolume != nil && v.FlexVolume.SecretRef != nil {
+		p.notOwnSecret(path.Child("flexVolume", "secretRef", "name"), v.FlexVolume.SecretRef.Name, g)
+	}
+	if v.Projected == nil {
+		return
+	}
+	for i, s := range v.Projected.Sources {
+		at := path.Child("projected", "sources").Index(i)
+		if s.Secret != nil {
+			p.notOwnSecret(at.Child("secret", "name"), s.Secret.Name, g)
+		}
+		if s.ServiceAccountToken != nil {
+			p.errs = append(p.errs, field.Forbidden(at.Child("serviceAccountToken"), "the pod's service account may read the gateway's keys, so its token stays with the agent: run what needs a token in a pod of its own"))
+		}
+	}
+}
+
+func (p *parser) container(path *field.Path, o v1alpha1.NamedObject, g *Gateway, t taken) corev1.Container {
 	c := corev1.Container{}
 	p.strict(path, o.Raw, &c)
 	switch c.Name {
@@ -105,8 +122,11 @@ func (p *parser) container(path *field.Path, o v1alpha1.NamedObject, gateway str
 		p.errs = append(p.errs, field.Required(path.Child("image"), "name the container's image"))
 	}
 	p.containerPorts(path.Child("ports"), c.Ports, t)
-	p.containerEnv(path, c, gateway)
+	p.containerEnv(path, c, g)
 	p.containerMounts(path.Child("volumeMounts"), c.VolumeMounts, t)
+	for i, d := range c.VolumeDevices {
+		p.ownVolume(path.Child("volumeDevices").Index(i).Child("name"), d.Name, t)
+	}
 	return c
 }
 
@@ -135,7 +155,7 @@ func (p *parser) containerPorts(path *field.Path, ports []corev1.ContainerPort, 
 	}
 }
 
-func (p *parser) containerEnv(path *field.Path, c corev1.Container, gateway string) {
+func (p *parser) containerEnv(path *field.Path, c corev1.Container, g *Gateway) {
 	seen := map[string]bool{}
 	for i, e := range c.Env {
 		at := path.Child("env").Index(i)
@@ -144,12 +164,12 @@ func (p *parser) containerEnv(path *field.Path, c corev1.Container, gateway stri
 		}
 		seen[e.Name] = true
 		if e.ValueFrom != nil && e.ValueFrom.SecretKeyRef != nil {
-			p.notOwnSecret(at.Child("valueFrom", "secretKeyRef", "name"), e.ValueFrom.SecretKeyRef.Name, gateway)
+			p.notOwnSecret(at.Child("valueFrom", "secretKeyRef", "name"), e.ValueFrom.SecretKeyRef.Name, g)
 		}
 	}
 	for i, e := range c.EnvFrom {
 		if e.SecretRef != nil {
-			p.notOwnSecret(path.Child("envFrom").Index(i).Child("secretRef", "name"), e.SecretRef.Name, gateway)
+			p.notOwnSecret(path.Child("envFrom").Index(i).Child("secretRef", "name"), e.SecretRef.Name, g)
 		}
 	}
 }
@@ -158,9 +178,7 @@ func (p *parser) containerMounts(path *field.Path, mounts []corev1.VolumeMount, 
 	seen := map[string]bool{}
 	for i, m := range mounts {
 		at := path.Index(i)
-		if !t.volumes[m.Name] {
-			p.refuse(at.Child("name"), m.Name, "is no volume in spec.volumes: add it there")
-		}
+		p.ownVolume(at.Child("name"), m.Name, t)
 		if seen[m.MountPath] {
 			p.errs = append(p.errs, field.Duplicate(at.Child("mountPath"), m.MountPath))
 		}
@@ -168,9 +186,17 @@ func (p *parser) containerMounts(path *field.Path, mounts []corev1.VolumeMount, 
 	}
 }
 
+// ownVolume refuses what is not one of the user's volumes. The gateway's are
+// not theirs to mount.
+func (p *parser) ownVolume(path *field.Path, name string, t taken) {
+	if !t.volumes[name] {
+		p.refuse(path, name, "is no volume in spec.volumes: add it there")
+	}
+}
+
 // notOwnSecret keeps the gateway's keys out of other containers.
-func (p *parser) notOwnSecret(path *field.Path, secret, gateway string) {
-	if strings.HasPrefix(secret, names.Workload(gateway)+".") {
+func (p *parser) notOwnSecret(path *field.Path, secret string, g *Gateway) {
+	if strings.HasPrefix(secret, names.Workload(g.Name)+".") || (secret != "" && secret == g.Keys.SeedSecret.Name) {
 		p.refuse(path, secret, "is a Secret of the gateway's own, which stays with the agent: use another")
 	}
 }

@@ -37,6 +37,7 @@ func (p *parser) service(path *field.Path, g *Gateway) {
 	p.oneOf(path.Child("type"), s.Type, v1alpha1.ServiceLoadBalancer, v1alpha1.ServiceNodePort, v1alpha1.ServiceClusterIP)
 	p.annotations(path.Child("annotations"), s.Annotations)
 	p.labels(path.Child("labels"), s.Labels)
+	p.ownLabels(path.Child("labels"), s.Labels)
 	if s.LoadBalancerIP != "" {
 		p.address(path.Child("loadBalancerIP"), s.LoadBalancerIP, s.LoadBalancerIP)
 	}

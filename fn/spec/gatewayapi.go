@@ -2,11 +2,13 @@ package spec
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/wireguardgateway/function-wireguard-gateway/api/v1alpha1"
 )
@@ -81,9 +83,29 @@ func (p *parser) parentRefs(path *field.Path, refs []v1alpha1.ParentReference) [
 		if r.SectionName != "" && len(validation.IsDNS1123Subdomain(r.SectionName)) > 0 {
 			p.refuse(at.Child("sectionName"), r.SectionName, "is no name of a listener")
 		}
+		if r.Kind != "" && !parentKind.MatchString(r.Kind) {
+			p.refuse(at.Child("kind"), r.Kind, "is no kind of a parent")
+		}
 		p.port(at.Child("port"), r.Port)
+		for _, other := range refs[:i] {
+			if sameParent(r, other) && (r.SectionName == "" || other.SectionName == "" || r.SectionName == other.SectionName) {
+				p.errs = append(p.errs, field.Duplicate(at, r.Name))
+				break
+			}
+		}
 	}
 	return refs
+}
+
+// parentKind is what the Gateway API takes for a kind.
+var parentKind = regexp.MustCompile(`^[a-zA-Z]([-a-zA-Z0-9]{0,61}[a-zA-Z0-9])?$`)
+
+// sameParent tells whether two references mean the same object. The Gateway API
+// takes both only if each names a listener of its own.
+func sameParent(a, b v1alpha1.ParentReference) bool {
+	return a.Name == b.Name && a.Namespace == b.Namespace &&
+		deref(a.Group, gatewayv1.GroupName) == deref(b.Group, gatewayv1.GroupName) &&
+		defaulted(a.Kind, "Gateway") == defaulted(b.Kind, "Gateway")
 }
 
 func (p *parser) tunnel(path *field.Path, g *Gateway) {

@@ -2,6 +2,7 @@ package spec
 
 import (
 	"regexp"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -14,8 +15,9 @@ type PodMonitor struct {
 	Interval string
 }
 
-// interval is a duration in the form of the Prometheus operator.
-var interval = regexp.MustCompile(`^([0-9]+(ms|s|m|h))+$`)
+// interval is a duration in the form of the Prometheus operator: each unit
+// once, the largest first.
+var interval = regexp.MustCompile(`^([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?$`)
 
 func (p *parser) podMonitor(path *field.Path, g *Gateway) {
 	in := deref(deref(p.spec.Monitoring, v1alpha1.Monitoring{}).PodMonitor, v1alpha1.PodMonitor{})
@@ -23,8 +25,8 @@ func (p *parser) podMonitor(path *field.Path, g *Gateway) {
 	out := PodMonitor{Labels: in.Labels, Interval: defaulted(in.Interval, v1alpha1.DefaultPodMonitorInterval)}
 	p.labels(path.Child("labels"), in.Labels)
 	p.ownLabels(path.Child("labels"), in.Labels)
-	if !interval.MatchString(out.Interval) {
-		p.refuse(path.Child("interval"), out.Interval, "is no duration: write one such as 30s")
+	if !interval.MatchString(out.Interval) || !strings.ContainsAny(out.Interval, "123456789") {
+		p.refuse(path.Child("interval"), out.Interval, "is no duration: write one such as 30s or 1m30s")
 	}
 	if in.Enabled {
 		g.PodMonitor = &out

@@ -1,6 +1,8 @@
 package spec
 
 import (
+	"strings"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -77,12 +79,21 @@ func (p *parser) pod(root *field.Path, g *Gateway) {
 	p.containers(root, g)
 }
 
-// ownLabels refuses labels of ours: selectors depend on them.
+// Prefixes of labels and annotations that are not the user's to set.
+const (
+	prefixOwn        = "wireguardgateway.io/"
+	prefixCrossplane = "crossplane.io/"
+)
+
+// ownLabels refuses labels of ours, since selectors depend on them, and of
+// Crossplane's.
 func (p *parser) ownLabels(path *field.Path, labels map[string]string) {
 	for _, k := range sortedKeys(labels) {
-		switch k {
-		case names.LabelName, names.LabelInstance, names.LabelGateway, names.LabelPeer:
+		switch {
+		case k == names.LabelName, k == names.LabelInstance, strings.HasPrefix(k, prefixOwn):
 			p.errs = append(p.errs, field.Forbidden(path.Key(k), "is set by the gateway itself: leave it out"))
+		case strings.HasPrefix(k, prefixCrossplane):
+			p.errs = append(p.errs, field.Forbidden(path.Key(k), "is for Crossplane to set: leave it out"))
 		}
 	}
 }

@@ -127,6 +127,9 @@ func (p *parser) annotations(path *field.Path, annotations map[string]string) {
 		if len(validation.IsQualifiedName(strings.ToLower(k))) > 0 {
 			p.refuse(path, k, "is no annotation key")
 		}
+		if strings.HasPrefix(k, prefixCrossplane) {
+			p.errs = append(p.errs, field.Forbidden(path.Key(k), "is for Crossplane to set: leave it out"))
+		}
 	}
 }
 
