@@ -1,0 +1,47 @@
+package harness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+)
+
+// patience is how long tests wait for what happens by itself. A test that
+// passes never waits as long.
+const patience = 3 * time.Minute
+
+// permanent is an error that waiting does not mend.
+type permanent struct{ error }
+
+func (p permanent) Unwrap() error { return p.error }
+
+// wait calls a check until it passes or the context ends.
+func (c *Cluster) wait(ctx context.Context, what string, check func() error) error {
+	for {
+		err := check()
+		if err == nil {
+			return nil
+		}
+		if p := (permanent{}); errors.As(err, &p) {
+			return fmt.Errorf("waiting for %s: %w", what, err)
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for %s: %w, last: %w", what, ctx.Err(), err)
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// Eventually calls a check until it passes, and fails the test where it does
+// not in good time.
+func (c *Cluster) Eventually(t testing.TB, what string, check func() error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := c.wait(ctx, what, check); err != nil {
+		t.Fatal(err)
+	}
+}
