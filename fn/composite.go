@@ -2,6 +2,7 @@ package fn
 
 import (
 	"encoding/json"
+	"strings"
 
 	"github.com/crossplane/function-sdk-go/errors"
 	fnv1 "github.com/crossplane/function-sdk-go/proto/v1"
@@ -83,7 +84,8 @@ func decodeComposite(req *fnv1.RunFunctionRequest) (*composite, error) {
 func describeDecodeError(err error) string {
 	typeErr := &json.UnmarshalTypeError{}
 	if errors.As(err, &typeErr) {
-		return typeErr.Field + ": Invalid value: cannot be a JSON " + typeErr.Value
+		// The path has the name of the Go type that is inlined, which nobody wrote.
+		return strings.Replace(typeErr.Field, "spec.WireguardGatewaySpec.", "spec.", 1) + ": Invalid value: cannot be a JSON " + typeErr.Value
 	}
 	return "cannot read the composite resource: " + err.Error()
 }

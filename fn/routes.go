@@ -1,8 +1,10 @@
 package fn
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -31,14 +33,28 @@ func routeReady(r *route, want []gatewayv1.ParentReference) (ready bool, reason,
 	}
 	for _, ref := range want {
 		if reason, message := parentRefuses(r, ref); reason != "" {
-			return false, reason, fmt.Sprintf("%s: %s %q: %s", r.kind, ptr.Deref(ref.Kind, "Gateway"), ref.Name, message)
+			return false, reason, fmt.Sprintf("%s at %s: %s", r.kind, describeParent(ref), message)
 		}
 	}
 	return true, reasonAvailable, ""
 }
 
+func describeParent(ref gatewayv1.ParentReference) string {
+	name := string(ref.Name)
+	if ref.Namespace != nil {
+		name = string(*ref.Namespace) + "/" + name
+	}
+	s := fmt.Sprintf("%s %q", ptr.Deref(ref.Kind, "Gateway"), name)
+	if ref.SectionName != nil {
+		s += fmt.Sprintf(", listener %q", *ref.SectionName)
+	}
+	return s
+}
+
 // parentRefuses returns why a parent does not serve the route. Both are empty
-// where it does.
+// where it does. Several controllers may answer for one parent, of which one is
+// enough: another may be a former one's that nobody took back. A refusal says
+// more than an answer that is still to come.
 func parentRefuses(r *route, ref gatewayv1.ParentReference) (reason, message string) {
 	reason, message = reasonPending, "no controller has answered yet; is there one for it, and does the listener exist?"
 	for i := range r.parents {
@@ -46,8 +62,12 @@ func parentRefuses(r *route, ref gatewayv1.ParentReference) (reason, message str
 		if !sameParent(p.ParentRef, ref, r.namespace) {
 			continue
 		}
-		if reason, message = refusal(p.Conditions, r.generation); reason == "" {
+		why, words := refusal(p.Conditions, r.generation)
+		if why == "" {
 			return "", ""
+		}
+		if reason == reasonPending {
+			reason, message = why, words
 		}
 	}
 	return reason, message
@@ -61,7 +81,7 @@ func refusal(conditions []metav1.Condition, generation int64) (reason, message s
 		case c == nil || c.ObservedGeneration < generation:
 			return reasonPending, fmt.Sprintf("its controller has not judged %s of the latest change yet", t)
 		case c.Status != metav1.ConditionTrue:
-			return c.Reason, fmt.Sprintf("%s is %s, reason %s: %s", t, c.Status, c.Reason, c.Message)
+			return cmp.Or(c.Reason, reasonError), fmt.Sprintf("%s is %s, reason %s: %s", t, c.Status, c.Reason, c.Message)
 		}
 	}
 	return "", ""
@@ -99,12 +119,15 @@ func (c *conditions) routes(g *plan.Gateway, o *observed, lacks kinds) {
 		c.true(conditionRouteReady, reasonNotRequested, "")
 		return
 	}
+	var missing []string
 	if g.Tunnel != nil && lacks[render.HTTPRouteKind] {
-		c.false(conditionRouteReady, reasonKindMissing, leftOut("HTTPRoute", "the Gateway API"))
-		return
+		missing = append(missing, leftOut("HTTPRoute", "the Gateway API"))
 	}
 	if g.GatewayAPI.UDPRoute != nil && lacks[render.UDPRouteKind] {
-		c.false(conditionRouteReady, reasonKindMissing, leftOut("UDPRoute", "the Gateway API, 1.6 or later"))
+		missing = append(missing, leftOut("UDPRoute", "the Gateway API, 1.6 or later"))
+	}
+	if len(missing) > 0 {
+		c.false(conditionRouteReady, reasonKindMissing, strings.Join(missing, " "))
 		return
 	}
 	for _, key := range []string{names.KeyHTTPRoute, names.KeyUDPRoute} {
