@@ -77,6 +77,9 @@ func TestDockerfile(t *testing.T) {
 				switch c := command.(type) {
 				case *instructions.EntrypointCommand:
 					got.Entrypoint = c.CmdLine
+					if c.PrependShell {
+						t.Error("want an entrypoint that needs no shell, got one that does")
+					}
 				case *instructions.UserCommand:
 					got.User = c.User
 				case *instructions.ExposeCommand:
