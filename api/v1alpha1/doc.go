@@ -35,7 +35,7 @@ var GroupVersion = schema.GroupVersion{Group: Group, Version: Version}
 // +kubebuilder:printcolumn:name="Endpoint",type=string,JSONPath=`.status.endpoints.direct`
 // +kubebuilder:printcolumn:name="Peers",type=integer,JSONPath=`.status.activePeers`
 // +kubebuilder:printcolumn:name="Public Key",type=string,JSONPath=`.status.publicKey`,priority=1
-// +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="metadata.name must be a DNS label that begins with a letter: choose one of lowercase letters, digits and dashes, without dots"
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="metadata.name must be a DNS label that begins with a letter: choose one of lowercase letters, digits and dashes, without dots",messageExpression="'\"%s\" is not a DNS label that begins with a letter, which names of Services must be: choose one of lowercase letters, digits and dashes, without dots'.format([self.metadata.name])",fieldPath=".metadata.name"
 type WireguardGateway struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`

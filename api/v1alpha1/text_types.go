@@ -3,22 +3,18 @@ package v1alpha1
 // The types here are aliases of string. They give the fields that use them
 // their syntax and the message that says how to meet it.
 //
-// Rules keep to what Kubernetes 1.31 compiles.
+// Rules keep to what Kubernetes 1.31 compiles: the first release whose API
+// server takes addresses and networks in rules. Messages are formatted by
+// literal strings only: with any other, that release panics.
 
-// CIDR is a network of either family whose host bits are zero.
+// CIDR is a network of either family whose host bits are zero. Its rule asks
+// whether the network is in a list of one, since Kubernetes 1.31 takes the cost
+// of comparing two networks for unlimited.
 //
 // +kubebuilder:validation:MinLength=1
 // +kubebuilder:validation:MaxLength=43
 // +kubebuilder:validation:XValidation:rule="isCIDR(self) && cidr(self) in [cidr(self).masked()]",message="must be a network in CIDR notation without host bits, such as 192.168.50.0/24",messageExpression="isCIDR(self) ? '\"%s\" has host bits set: write \"%s\"'.format([self, string(cidr(self).masked())]) : '\"%s\" is not a network in CIDR notation, such as 192.168.50.0/24 or fd00:8::/64. A single address ends in /32 or /128'.format([self])"
 type CIDR = string
-
-// SourceRange is a network of either family. Load balancers take host bits for
-// zero.
-//
-// +kubebuilder:validation:MinLength=1
-// +kubebuilder:validation:MaxLength=43
-// +kubebuilder:validation:XValidation:rule="isCIDR(self)",message="must be a network in CIDR notation, such as 192.0.2.0/24",messageExpression="'\"%s\" is not a network in CIDR notation, such as 192.0.2.0/24 or 2001:db8::/32. A single address ends in /32 or /128'.format([self])"
-type SourceRange = string
 
 // Address is a single address of either family.
 //

@@ -45,14 +45,20 @@ type InputSpec struct {
 
 	// PodCIDRs are the networks of the cluster's pods.
 	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
 	PodCIDRs []string `json:"podCIDRs,omitempty"`
 
 	// ServiceCIDRs are the networks of the cluster's Services.
 	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
 	ServiceCIDRs []string `json:"serviceCIDRs,omitempty"`
 
 	// NodeCIDRs are the networks of the cluster's nodes.
 	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
 	NodeCIDRs []string `json:"nodeCIDRs,omitempty"`
 
 	// ClusterDNS is the address of the cluster's DNS service. Peers resolve

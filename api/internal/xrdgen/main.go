@@ -160,9 +160,10 @@ func withClaim(c crd) (map[string]any, error) {
 		rules, _ := schema["x-kubernetes-validations"].([]any)
 		schema["x-kubernetes-validations"] = append(rules, map[string]any{
 			"rule": fmt.Sprintf("self.kind != '%s' || size(self.metadata.name) <= %d", c.Spec.Names.Kind, maxNameLength),
-			"message": fmt.Sprintf("metadata.name may have %d characters at most, since other objects are named after it: choose a shorter name",
+			"message": fmt.Sprintf("may have %d characters at most, since other objects are named after it: choose a shorter name",
 				maxNameLength),
-			"reason": "FieldValueInvalid",
+			"fieldPath": ".metadata.name",
+			"reason":    "FieldValueInvalid",
 		})
 	}
 	return map[string]any{
