@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -19,6 +20,7 @@ const stuck = time.Minute
 type health struct {
 	mu       sync.Mutex
 	beat     time.Time
+	applied  string
 	failing  []string
 	warnings []string
 }
@@ -33,10 +35,10 @@ func (h *health) alive(now time.Time) {
 	h.beat = now
 }
 
-func (h *health) set(failing, warnings []string) {
+func (h *health) set(applied string, failing, warnings []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.failing, h.warnings = failing, warnings
+	h.applied, h.failing, h.warnings = applied, failing, warnings
 }
 
 func (h *health) reasons() []error {
@@ -74,8 +76,11 @@ func (h *health) readyz(w http.ResponseWriter, _ *http.Request) {
 	} else {
 		_, _ = fmt.Fprintln(w, "ok")
 	}
-	for _, f := range append(append([]string{}, h.failing...), h.warnings...) {
+	for _, f := range slices.Concat(h.failing, h.warnings) {
 		_, _ = fmt.Fprintln(w, f)
+	}
+	if h.applied != "" {
+		_, _ = fmt.Fprintf(w, "configuration %s is in force\n", h.applied)
 	}
 }
 
@@ -108,7 +113,7 @@ func (g *gateway) tell() {
 			warnings = append(warnings, g.notes)
 		}
 	}
-	g.health.set(failing, warnings)
+	g.health.set(g.applied, failing, warnings)
 	g.metrics.Ready.Set(metrics.Bool(len(failing) == 0))
 
 	report.Reasons = append(report.Reasons, failing...)

@@ -1,0 +1,132 @@
+package dataplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
+)
+
+// limit is how long anything may take that takes a moment. It is generous,
+// because tests share their machine, and nothing waits for it in vain.
+const limit = 30 * time.Second
+
+// agent is a running agent.
+type agent struct {
+	*process
+	host *host
+	http http.Client
+}
+
+// startAgent starts the agent of the gateway's pod with a configuration, and
+// waits until it is ready.
+func (w *world) startAgent(c wireguard.GatewayConfig) *agent {
+	w.t.Helper()
+	w.gateway.write("config/config.json", encode(w.t, c))
+	a := w.runAgent()
+	a.waitReady(c)
+	return a
+}
+
+// runAgent starts the agent with the configuration file as it is. Arguments go
+// between nsenter and the agent.
+func (w *world) runAgent(wrapper ...string) *agent {
+	w.t.Helper()
+	args := append(wrapper, agentBinary, "gateway", "--config=/run/config/config.json")
+	return newAgent(w.gateway, w.gateway.start(args...))
+}
+
+func newAgent(h *host, p *process) *agent {
+	a := &agent{process: p, host: h}
+	a.http.Transport = &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			return h.dial(network, address)
+		},
+	}
+	a.http.Timeout = limit
+	return a
+}
+
+func encode(t testing.TB, c wireguard.GatewayConfig) string {
+	t.Helper()
+	b, err := c.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// get asks the agent for a page.
+func (a *agent) get(path string) (int, string, error) {
+	resp, err := a.http.Get("http://127.0.0.1:9586" + path)
+	if err != nil {
+		return 0, "", err
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	return resp.StatusCode, string(b), err
+}
+
+// write gives the agent another configuration. It does not wait.
+func (a *agent) write(content string) {
+	a.t.Helper()
+	a.host.write("config/config.json", content)
+}
+
+// apply gives the agent another configuration and waits until it is in force.
+func (a *agent) apply(c wireguard.GatewayConfig) {
+	a.t.Helper()
+	a.write(encode(a.t, c))
+	a.waitReady(c)
+}
+
+// waitReady waits until the agent is ready with a configuration.
+func (a *agent) waitReady(c wireguard.GatewayConfig) {
+	a.t.Helper()
+	want := wireguard.ConfigHash([]byte(encode(a.t, c)))
+	waitFor(a.t, limit, "configuration "+want, func() error {
+		if !a.running() {
+			a.t.Fatalf("the agent has ended:\n%s", a.out)
+		}
+		code, body, err := a.get("/readyz")
+		if err != nil {
+			return err
+		}
+		if code != http.StatusOK {
+			return fmt.Errorf("%d %s", code, body)
+		}
+		if !strings.Contains(body, "configuration "+want+" is in force") {
+			return errors.New(body)
+		}
+		return nil
+	})
+}
+
+// metric returns the value of a metric without labels, or with labels as they
+// are written.
+func (a *agent) metric(name string) float64 {
+	a.t.Helper()
+	_, body, err := a.get("/metrics")
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	for l := range strings.Lines(body) {
+		if v, ok := strings.CutPrefix(l, name+" "); ok {
+			f, err := strconv.ParseFloat(strings.TrimSpace(v), 64)
+			if err != nil {
+				a.t.Fatal(err)
+			}
+			return f
+		}
+	}
+	return 0
+}
