@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"github.com/crossplane/crossplane-runtime/v2/pkg/xcrd"
-	"github.com/crossplane/crossplane-runtime/v2/pkg/xpkg"
 	xpv1 "github.com/crossplane/crossplane/apis/v2/apiextensions/v1"
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
@@ -420,7 +419,8 @@ func asJSON(t *testing.T, in map[string]any) map[string]any {
 }
 
 // A Composition names the function as Crossplane does when it installs the
-// function as a dependency of the same package.
+// function as a dependency of the same package: after the repository, without
+// the registry.
 func TestCompositionsNameTheFunction(t *testing.T) {
 	for flavour, kind := range map[string]string{
 		"configuration":       v1alpha1.GatewayKind,
@@ -456,7 +456,7 @@ func TestCompositionsNameTheFunction(t *testing.T) {
 				t.Fatalf("want one step, got %d", len(composition.Spec.Pipeline))
 			}
 			step := composition.Spec.Pipeline[0]
-			if want := xpkg.ToDNSLabel(repository); step.FunctionRef.Name != want {
+			if want := strings.ReplaceAll(repository, "/", "-"); step.FunctionRef.Name != want {
 				t.Errorf("the function is called %q, Crossplane installs it as %q", step.FunctionRef.Name, want)
 			}
 

@@ -1148,6 +1148,13 @@ func Invalid() []Case {
 			Says:   `write "192.168.0.0/16"`,
 		},
 		{
+			Reason: "a rule's destination is a network",
+			Spec:   "allowedPeerNamespaces: {limits: {access: [{action: Reject, to: {cidr: intranet}}]}}",
+			Field:  "spec.allowedPeerNamespaces.limits.access[0].to.cidr",
+			Value:  "intranet",
+			Says:   "is not a network",
+		},
+		{
 			Reason: "ICMP has no ports",
 			Spec:   `allowedPeerNamespaces: {limits: {access: [{action: Reject, protocol: ICMP, to: {ports: ["443"]}}]}}`,
 			Field:  "spec.allowedPeerNamespaces.limits.access[0].to.ports",
