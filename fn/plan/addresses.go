@@ -115,63 +115,51 @@ func inPool(pool spec.Pool, ips []netip.Addr) netip.Addr {
 	return netip.Addr{}
 }
 
-// maxHostBits bounds how much of a pool is handed out, so that offsets into it
-// and their sums fit an int64.
-const maxHostBits = 62
-
 // next returns the address that a hash of the peer's identity picks, or the
-// first free one onward from there. So the allocation can be lost, and nearly
-// all addresses still come back the same. It is not valid where none is free.
+// first free one onward from there, none where none is free. So the allocation
+// can be lost, and nearly all addresses still come back the same.
 func (a *addresses) next(id string) netip.Addr {
-	bits := min(a.pool.Prefix.Addr().BitLen()-a.pool.Prefix.Bits(), maxHostBits)
-	size := int64(1) << bits
-	h := sha256.Sum256([]byte(id))
-	start := int64(binary.BigEndian.Uint64(h[:8]) & uint64(size-1))
-	for walked := int64(0); walked < size; {
-		offset := (start + walked) & (size - 1)
-		ip := a.at(offset)
+	start := a.pick(id)
+	for ip := start; a.pool.Prefix.Contains(ip); ip = a.after(ip) {
 		if a.free(ip) {
 			return ip
 		}
-		walked += a.skip(ip, offset, size)
+	}
+	for ip := a.pool.Prefix.Addr(); ip.Less(start); ip = a.after(ip) {
+		if a.free(ip) {
+			return ip
+		}
 	}
 	return netip.Addr{}
 }
 
-// skip returns how far to go on from an address that is not free: past the
-// whole of a reserved range, which may be most of a large pool.
-func (a *addresses) skip(ip netip.Addr, offset, size int64) int64 {
+// maxHostBits bounds how much of a large pool hashes pick from. It is frozen:
+// other bits would be other addresses.
+const maxHostBits = 62
+
+// pick sets host bits of the pool to a hash. The pool's own are zero, so
+// nothing carries.
+func (a *addresses) pick(id string) netip.Addr {
+	ip := a.pool.Prefix.Addr().AsSlice()
+	bits := min(len(ip)*8-a.pool.Prefix.Bits(), maxHostBits)
+	h := sha256.Sum256([]byte(id))
+	host := binary.BigEndian.Uint64(h[:8]) & (1<<bits - 1)
+	for i := len(ip) - 1; i >= 0 && host > 0; i-- {
+		ip[i] |= byte(host)
+		host >>= 8
+	}
+	start, _ := netip.AddrFromSlice(ip)
+	return start
+}
+
+// after returns the next address that is worth a look: past the whole of a
+// reserved range, which may be most of a large pool. After the last of all
+// addresses it is none.
+func (a *addresses) after(ip netip.Addr) netip.Addr {
 	for _, r := range a.reserved {
-		if !r.Contains(ip) {
-			continue
+		if r.Contains(ip) {
+			ip = r.Last
 		}
-		if last := a.at(size - 1); last.Less(r.Last) {
-			return size - offset
-		}
-		return a.offset(r.Last) - offset + 1
 	}
-	return 1
-}
-
-// at returns the address at an offset into the pool. The pool's own host bits
-// are zero, so nothing carries.
-func (a *addresses) at(offset int64) netip.Addr {
-	b := a.pool.Prefix.Addr().AsSlice()
-	o := uint64(offset)
-	for i := len(b) - 1; i >= 0 && o > 0; i-- {
-		b[i] |= byte(o)
-		o >>= 8
-	}
-	ip, _ := netip.AddrFromSlice(b)
-	return ip
-}
-
-// offset is the inverse of at.
-func (a *addresses) offset(ip netip.Addr) int64 {
-	base, b := a.pool.Prefix.Addr().AsSlice(), ip.AsSlice()
-	var o int64
-	for i := max(0, len(b)-8); i < len(b); i++ {
-		o = o<<8 | int64(b[i]&^base[i])
-	}
-	return o
+	return ip.Next()
 }
