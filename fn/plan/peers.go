@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -84,11 +85,12 @@ func (g *Gateway) distinctKeys(before before) {
 }
 
 // distinctRoutes rejects peers that announce a network of which another has
-// some: traffic can go to one of them only.
+// some: traffic can go to one of them only. Peers that are off the device are in
+// nobody's way, so that one site can stand in for another.
 func (g *Gateway) distinctRoutes(before before) {
 	var taken []*Peer
 	for _, p := range g.settledFirst(before.hadRoutes) {
-		if len(p.Routes) == 0 {
+		if len(p.Routes) == 0 || p.State != v1alpha1.PeerActive {
 			continue
 		}
 		if message := routeConflict(p, taken); message != "" {
@@ -143,7 +145,7 @@ func (g *Gateway) peerConfigs() {
 		p.MTU = capped(g.MTU, p.Peer.MTU)
 		p.Direct = g.Endpoints.Direct.String()
 		if p.Advertised.Host != "" {
-			p.Direct = spec.JoinHostPort(p.Advertised.Host, orElse(p.Advertised.Port, g.Endpoints.directPort))
+			p.Direct = HostPort{Host: p.Advertised.Host, Port: cmp.Or(p.Advertised.Port, g.Endpoints.directPort)}.String()
 		}
 	}
 }
@@ -247,11 +249,4 @@ func capped(v, limit int) int {
 		return v
 	}
 	return min(v, limit)
-}
-
-func orElse(v, d int) int {
-	if v == 0 {
-		return d
-	}
-	return v
 }

@@ -1,0 +1,128 @@
+package plan
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// Of seedA, computed apart from this repository's code: the derived public key
+// of the peer laptop.
+const laptopPublic = "QY28S6n0ZP/puq3/9BAOJlzx3Q8dGZzn5iVmy4pEln0="
+
+// somePublic is from RFC 7748, section 6.1.
+const somePublic = "hSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo="
+
+// TestConflicts walks through passes of a gateway, each with another spec. The
+// state of each pass is there in the next one.
+func TestConflicts(t *testing.T) {
+	const (
+		keyA  = `{name: a, publicKey: "` + somePublic + `"}`
+		keyB  = `{name: b, publicKey: "` + somePublic + `"}`
+		siteA = `{name: site-a, routes: [192.168.50.0/24]}`
+		siteB = `{name: site-b, routes: [192.168.50.128/25]}`
+		offA  = `{name: site-a, routes: [192.168.50.0/24], disabled: true}`
+		goneA = `{name: site-a, routes: [192.168.50.0/24], expiresAt: "2020-01-01T00:00:00Z"}`
+	)
+	type pass struct {
+		peers    string
+		want     map[string]string
+		messages []string
+	}
+	cases := map[string]struct {
+		reason string
+		passes []pass
+	}{
+		"PublicKey": {
+			"Of two new peers the first name has the key. The message has both names.",
+			[]pass{{keyB + ", " + keyA, map[string]string{"a": "Active", "b": "Rejected DuplicatePublicKey"}, []string{`"a"`, `"b"`}}},
+		},
+		"PublicKeyIncumbent": {
+			"Who was there stays, whatever its name is.",
+			[]pass{
+				{keyB, map[string]string{"b": "Active"}, nil},
+				{keyA + ", " + keyB, map[string]string{"a": "Rejected DuplicatePublicKey", "b": "Active"}, []string{`"a"`, `"b"`}},
+				{keyA + ", " + keyB, map[string]string{"a": "Rejected DuplicatePublicKey", "b": "Active"}, nil},
+				{keyA, map[string]string{"a": "Active"}, nil},
+			},
+		},
+		"PublicKeyDisabledIncumbent": {
+			"Who is disabled was there, too.",
+			[]pass{
+				{`{name: b, disabled: true, publicKey: "` + somePublic + `"}`, map[string]string{"b": "Disabled"}, nil},
+				{keyA + `, {name: b, disabled: true, publicKey: "` + somePublic + `"}`, map[string]string{"a": "Rejected DuplicatePublicKey", "b": "Disabled"}, nil},
+			},
+		},
+		"DerivedKey": {
+			"A key of one's own may be another peer's derived one.",
+			[]pass{{`{name: a, publicKey: "` + laptopPublic + `"}, {name: laptop}`, map[string]string{"a": "Active", "laptop": "Rejected DuplicatePublicKey"}, []string{`"a"`, `"laptop"`}}},
+		},
+		"GatewayKey": {
+			"The gateway cannot be its own peer.",
+			[]pass{{`{name: a, publicKey: "` + seedAPublic + `"}`, map[string]string{"a": "Rejected DuplicatePublicKey"}, []string{`"a"`, "gateway's own"}}},
+		},
+		"Route": {
+			"Of two new peers the first name has the network. The message has both names and networks.",
+			[]pass{{siteB + ", " + siteA, map[string]string{"site-a": "Active", "site-b": "Rejected RouteConflict"}, []string{`"site-a"`, `"site-b"`, "192.168.50.0/24", "192.168.50.128/25"}}},
+		},
+		"RouteIncumbent": {
+			"Who has the network keeps it.",
+			[]pass{
+				{siteB, map[string]string{"site-b": "Active"}, nil},
+				{siteA + ", " + siteB, map[string]string{"site-a": "Rejected RouteConflict", "site-b": "Active"}, nil},
+				{siteA + ", " + siteB, map[string]string{"site-a": "Rejected RouteConflict", "site-b": "Active"}, nil},
+			},
+		},
+		"RouteDisabled": {
+			"Who is off the device is in nobody's way, and keeps its Secret.",
+			[]pass{
+				{siteA, map[string]string{"site-a": "Active"}, nil},
+				{offA + ", " + siteB, map[string]string{"site-a": "Disabled", "site-b": "Active"}, nil},
+				{offA + ", " + siteB, map[string]string{"site-a": "Disabled", "site-b": "Active"}, nil},
+				// The way back is closed while the other has it.
+				{siteA + ", " + siteB, map[string]string{"site-a": "Rejected RouteConflict", "site-b": "Active"}, nil},
+			},
+		},
+		"RouteExpired": {
+			"Who has expired is in nobody's way either.",
+			[]pass{{goneA + ", " + siteB, map[string]string{"site-a": "Expired", "site-b": "Active"}, nil}},
+		},
+		"RouteRejected": {
+			"Who is rejected for something else holds nothing.",
+			[]pass{{`{name: a, routes: [192.168.50.0/24], privateKeySecretRef: {name: none}}, ` + siteB, map[string]string{"a": "Rejected SecretMissing", "site-b": "Active"}, nil}},
+		},
+		"RouteGrows": {
+			"Who asks for more than it had comes after who has it.",
+			[]pass{
+				{`{name: a, routes: [192.168.40.0/24]}, ` + siteB, map[string]string{"a": "Active", "site-b": "Active"}, nil},
+				{`{name: a, routes: [192.168.40.0/24, 192.168.50.0/24]}, ` + siteB, map[string]string{"a": "Rejected RouteConflict", "site-b": "Active"}, nil},
+			},
+		},
+		"NoConflict": {
+			"Networks side by side are two networks.",
+			[]pass{{`{name: a, routes: [192.168.50.0/25, "fd50::/64"]}, {name: b, routes: [192.168.50.128/25, "fd51::/64"]}`, map[string]string{"a": "Active", "b": "Active"}, nil}},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			var g *Gateway
+			for i, p := range tc.passes {
+				s := "{peers: [" + p.peers + "]}"
+				in := inputs(t, s)
+				if g != nil {
+					in = next(t, g, s)
+				}
+				g = planned(t, in)
+				if diff := cmp.Diff(p.want, statesOf(g)); diff != "" {
+					t.Errorf("%s\npass %d: -want, +got:\n%s", tc.reason, i, diff)
+				}
+				for _, m := range p.messages {
+					if all := messages(g); !strings.Contains(all, m) {
+						t.Errorf("%s\npass %d: want %s in the message, got %s", tc.reason, i, m, all)
+					}
+				}
+			}
+		})
+	}
+}
