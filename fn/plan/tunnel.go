@@ -28,14 +28,35 @@ func (g *Gateway) TunnelConfig(p *Peer) wireguard.ClientConfig {
 	// name, out of the tunnel that they carry.
 	c.FwMark = wireguard.FirewallMark
 
-	const pidFile = "/run/wstunnel-%i.pid"
-	listen := "udp://" + tunnelLocal + ":" + spec.JoinHostPort("127.0.0.1", g.ListenPort) + "?timeout_sec=0"
-	// A process is stopped only if it is the one that was started here: numbers
-	// of processes are used again.
-	stop := fmt.Sprintf("grep -qs 'udp://%s' /proc/$(cat %s 2>/dev/null)/cmdline && kill $(cat %s); rm -f %s", tunnelLocal, pidFile, pidFile, pidFile)
-	start := fmt.Sprintf("nohup wstunnel --log-lvl WARN client --http-upgrade-path-prefix '%s' --local-to-remote '%s' --tls-verify-certificate --websocket-ping-frequency 30s --socket-so-mark %d '%s:443' >/dev/null 2>&1 & echo $! >%s",
-		g.TunnelPathPrefix(), listen, wireguard.FirewallMark, g.Endpoints.Tunnel, pidFile)
-	c.PreUp = []string{stop, start}
-	c.PostDown = []string{stop}
+	local := "udp://" + tunnelLocal + ":" + spec.JoinHostPort("127.0.0.1", g.ListenPort) + "?timeout_sec=0"
+	start := fmt.Sprintf("nohup wstunnel --log-lvl WARN client --http-upgrade-path-prefix '%s' --local-to-remote '%s' --tls-verify-certificate"+
+		" --websocket-ping-frequency 30s --socket-so-mark %d '%s:443' >/dev/null 2>&1 & ",
+		g.TunnelPathPrefix(), local, wireguard.FirewallMark, g.Endpoints.Tunnel)
+
+	c.PreUp = []string{hookInstalled, hookStop, hookUnmark, hookMark, start + hookRemember}
+	c.PostDown = []string{hookStop, hookUnmark}
 	return c
 }
+
+// Commands that wg-quick runs. It puts the interface's name for %i, and gives
+// up where one of PreUp fails.
+var (
+	hookInstalled = "type wstunnel >/dev/null"
+
+	// A process is stopped only if it is the one that was started here: numbers
+	// of processes are used again, but not together with the time of the start.
+	// The next one needs its port, so this waits until it is gone.
+	hookRemember = "echo $! $(cut -d' ' -f22 /proc/$!/stat) >/run/wstunnel-%i.pid"
+	hookStop     = `if read -r p t </run/wstunnel-%i.pid && [ "$t" = "$(cut -d' ' -f22 /proc/$p/stat)" ]; ` +
+		"then for i in {1..20}; do kill $p && sleep .1 || break; done; fi 2>/dev/null; rm -f /run/wstunnel-%i.pid"
+
+	// What comes back to the WebSocket has no mark, so a kernel that filters by
+	// reverse path takes it for what should have come through the tunnel, and
+	// drops it. wg-quick restores the mark for UDP, and this for TCP. Without
+	// nftables the filter is loosened instead.
+	hookMark = fmt.Sprintf("nft 'table inet wstunnel-%%i {"+
+		" chain in { type filter hook prerouting priority -150; meta l4proto tcp ct mark %[1]d meta mark set ct mark; };"+
+		" chain out { type filter hook postrouting priority -150; meta l4proto tcp meta mark %[1]d ct mark set meta mark; };"+
+		" }' || sysctl -q net.ipv4.conf.all.rp_filter=2 || true", wireguard.FirewallMark)
+	hookUnmark = "nft delete table inet wstunnel-%i 2>/dev/null || true"
+)

@@ -37,4 +37,4 @@ cluster=()
 "$root/_output/bin/crossplane" composition render "$example/xr.yaml" "$composition" \
 	"$root/example/functions.yaml" --crossplane-binary "$root/_output/bin/crossplane-core" \
 	--function-annotations "render.crossplane.io/runtime-development-target=127.0.0.1:$port" \
-	--include-full-xr "${cluster[@]}" "$@"
+	--required-schemas "$root/example/schemas" --include-full-xr "${cluster[@]}" "$@"

@@ -86,7 +86,7 @@ func TestRender(t *testing.T) {
 			var keys []string
 
 			for _, o := range composed {
-				key := o.Metadata.Annotations["crossplane.io/composition-resource-name"]
+				key := o.Metadata.Annotations[keyAnnotation]
 				keys = append(keys, key)
 
 				if o.Metadata.Namespace != xr.Metadata.Namespace {
@@ -151,20 +151,27 @@ func run(t *testing.T, name string, args ...string) []byte {
 func parse(t *testing.T, stream []byte) []object {
 	t.Helper()
 
-	var objects []object
+	return documents[object](t, stream)
+}
+
+// documents reads a stream of YAML documents.
+func documents[T any](t *testing.T, stream []byte) []T {
+	t.Helper()
+
+	var out []T
 
 	for document := range strings.SplitSeq("\n"+string(stream), "\n---\n") {
 		if strings.TrimSpace(document) == "" {
 			continue
 		}
 
-		var o object
+		var o T
 		if err := yaml.Unmarshal([]byte(document), &o); err != nil {
 			t.Fatal(err)
 		}
 
-		objects = append(objects, o)
+		out = append(out, o)
 	}
 
-	return objects
+	return out
 }
