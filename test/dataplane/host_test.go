@@ -28,6 +28,8 @@ type host struct {
 	t    testing.TB
 	name string
 	pid  int
+
+	counters int
 }
 
 // newHost makes a host, without any interface but lo.
