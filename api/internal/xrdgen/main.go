@@ -10,6 +10,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -88,20 +89,25 @@ type crd struct {
 			Plural     string   `json:"plural"`
 			ShortNames []string `json:"shortNames"`
 		} `json:"names"`
-		Versions []struct {
-			Name    string           `json:"name"`
-			Columns []map[string]any `json:"additionalPrinterColumns"`
-			Schema  struct {
-				OpenAPIV3Schema map[string]any `json:"openAPIV3Schema"`
-			} `json:"schema"`
-		} `json:"versions"`
+		Versions []version `json:"versions"`
 	} `json:"spec"`
+}
+
+// version of a kind, in a CustomResourceDefinition and in ours.
+type version struct {
+	Name          string           `json:"name"`
+	Served        bool             `json:"served"`
+	Referenceable bool             `json:"referenceable"`
+	Columns       []map[string]any `json:"additionalPrinterColumns,omitempty"`
+	Schema        struct {
+		OpenAPIV3Schema map[string]any `json:"openAPIV3Schema"`
+	} `json:"schema"`
 }
 
 // customResourceDefinitions are those of the Go types, sorted by name. The deep
 // copies are written on the way.
 func customResourceDefinitions() ([]crd, error) {
-	gen := exec.Command("go", "tool", "-modfile="+toolModule, "controller-gen",
+	gen := exec.CommandContext(context.Background(), "go", "tool", "-modfile="+toolModule, "controller-gen",
 		"object", "crd:crdVersions=v1", "paths="+types, "output:crd:stdout")
 	gen.Stderr = os.Stderr
 	out, err := gen.Output()
@@ -156,7 +162,7 @@ func withClaim(c crd) (map[string]any, error) {
 		return nil, err
 	}
 	for _, v := range versions {
-		schema := v["schema"].(map[string]any)["openAPIV3Schema"].(map[string]any)
+		schema := v.Schema.OpenAPIV3Schema
 		rules, _ := schema["x-kubernetes-validations"].([]any)
 		schema["x-kubernetes-validations"] = append(rules, map[string]any{
 			"rule": fmt.Sprintf("self.kind != '%s' || size(self.metadata.name) <= %d", c.Spec.Names.Kind, maxNameLength),
@@ -194,14 +200,17 @@ func names(c crd, prefix string) map[string]any {
 
 // versions of a kind. Crossplane takes the maximum length of the name from the
 // schema, and adds everything else of apiVersion, kind and metadata by itself.
-func versions(c crd, longest int) ([]map[string]any, error) {
-	var vs []map[string]any
-	for _, v := range c.Spec.Versions {
+func versions(c crd, longest int) ([]version, error) {
+	vs := make([]version, len(c.Spec.Versions))
+	for i, v := range c.Spec.Versions {
 		schema, err := clone(v.Schema.OpenAPIV3Schema)
 		if err != nil {
 			return nil, err
 		}
-		properties := schema["properties"].(map[string]any)
+		properties, ok := schema["properties"].(map[string]any)
+		if !ok {
+			return nil, errors.New("its schema has no properties")
+		}
 		delete(properties, "apiVersion")
 		delete(properties, "kind")
 		properties["metadata"] = map[string]any{
@@ -210,13 +219,9 @@ func versions(c crd, longest int) ([]map[string]any, error) {
 				"name": map[string]any{"type": "string", "maxLength": longest},
 			},
 		}
-		vs = append(vs, map[string]any{
-			"name":                     v.Name,
-			"served":                   true,
-			"referenceable":            true,
-			"additionalPrinterColumns": v.Columns,
-			"schema":                   map[string]any{"openAPIV3Schema": schema},
-		})
+		v.Served, v.Referenceable = true, true
+		v.Schema.OpenAPIV3Schema = schema
+		vs[i] = v
 	}
 	return vs, nil
 }
@@ -228,5 +233,6 @@ func clone(m map[string]any) (map[string]any, error) {
 		return nil, err
 	}
 	var c map[string]any
-	return c, json.Unmarshal(b, &c)
+	err = json.Unmarshal(b, &c)
+	return c, err
 }
