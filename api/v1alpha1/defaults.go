@@ -18,6 +18,8 @@ const (
 	DefaultPrivateKeyKey                 = "privateKey"
 	DefaultPresharedKeyKey               = "presharedKey"
 	DefaultTerminationGracePeriodSeconds = 10
+	DefaultAllowedPeersFrom              = AllowedPeersSame
+	DefaultPodsNetworkPolicy             = PodsNetworkPolicyAuto
 
 	// DefaultMTU leaves room for WireGuard over IPv6 in 1500 bytes.
 	DefaultMTU = 1420
@@ -40,6 +42,14 @@ const (
 	ServiceLoadBalancer = "LoadBalancer"
 	ServiceNodePort     = "NodePort"
 	ServiceClusterIP    = "ClusterIP"
+)
+
+// Whose WireguardPeers may attach to a gateway.
+const (
+	AllowedPeersSame     = "Same"
+	AllowedPeersAll      = "All"
+	AllowedPeersSelector = "Selector"
+	AllowedPeersNames    = "Names"
 )
 
 // MaxNameLength is that of the names of gateways and peers. Object names are

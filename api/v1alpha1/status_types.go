@@ -75,6 +75,8 @@ const (
 	ReasonNamespaceNotAllowed = "NamespaceNotAllowed"
 	ReasonSecretMissing       = "SecretMissing"
 	ReasonInvalidKey          = "InvalidKey"
+	ReasonInvalid             = "Invalid"
+	ReasonTooLarge            = "TooLarge"
 )
 
 // PeerStatus is what a peer is.
@@ -96,7 +98,14 @@ type PeerStatus struct {
 	// +kubebuilder:validation:MaxItems=2
 	Addresses []string `json:"addresses,omitempty"`
 
-	// SecretName names the Secret with the peer's configurations.
+	// Routes are the networks behind the peer.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=32
+	Routes []string `json:"routes,omitempty"`
+
+	// SecretName names the Secret with the peer's configurations, in the
+	// namespace of the peer.
 	// +optional
 	SecretName string `json:"secretName,omitempty"`
 

@@ -48,14 +48,15 @@ func (p *parser) peers(path *field.Path, g *Gateway) {
 			p.errs = append(p.errs, field.Duplicate(at.Child("name"), in.Name))
 		}
 		seen[in.Name] = true
-		peer := p.client(at, in, g)
+		peer := p.client(at, &in.Client, g)
 		peer.Namespace, peer.Name = g.Namespace, in.Name
 		g.Peers = append(g.Peers, peer)
 	}
 }
 
-// client reads all of a peer but its name.
-func (p *parser) client(path *field.Path, in *v1alpha1.Peer, g *Gateway) Peer {
+// client reads all of a peer but its name. A gateway without pools is one that
+// is not known yet: what depends on them is not judged.
+func (p *parser) client(path *field.Path, in *v1alpha1.Client, g *Gateway) Peer {
 	out := Peer{
 		KeyRotation: in.KeyRotation,
 		Keepalive:   int(deref(in.PersistentKeepalive, int32(g.Keepalive))),
@@ -88,7 +89,7 @@ func (p *parser) client(path *field.Path, in *v1alpha1.Peer, g *Gateway) Peer {
 	return out
 }
 
-func (p *parser) clientKeys(path *field.Path, in *v1alpha1.Peer, out *Peer) {
+func (p *parser) clientKeys(path *field.Path, in *v1alpha1.Client, out *Peer) {
 	if in.PublicKey != "" && in.PrivateKeySecretRef != nil {
 		p.errs = append(p.errs, field.Forbidden(path.Child("privateKeySecretRef"),
 			"cannot go together with publicKey: keep publicKey if the private key stays on its device, else privateKeySecretRef"))
@@ -133,6 +134,7 @@ func (p *parser) pinned(path *field.Path, addresses []string, g *Gateway, out *P
 		}
 		pool, ok := poolOf(g, a)
 		switch {
+		case len(g.Pools) == 0:
 		case !ok:
 			p.refuse(at, s, "is in none of the gateway's pools, "+poolNames(g)+": use an address from there")
 			continue

@@ -39,9 +39,10 @@ type Gateway struct {
 	GatewayAPI GatewayAPI
 	Tunnel     *Tunnel // nil where there is none
 
-	Peers []Peer
-	Keys  Keys
-	Pod   Pod
+	Peers   []Peer
+	Consent Consent
+	Keys    Keys
+	Pod     Pod
 
 	NetworkPolicy       bool
 	PodDisruptionBudget bool
@@ -100,6 +101,7 @@ func Parse(name, namespace string, s *v1alpha1.WireguardGatewaySpec, st *v1alpha
 	p.gatewayAPI(root.Child("gateway"), g)
 	p.tunnel(root.Child("tunnel"), g)
 	p.keys(root.Child("keys"), g)
+	g.Consent = p.consent(root.Child("allowedPeerNamespaces"), namespace, s.AllowedPeerNamespaces)
 	p.pod(root, g)
 	g.NetworkPolicy = deref(s.NetworkPolicy, v1alpha1.Toggle{}).Enabled
 	g.PodDisruptionBudget = deref(s.PodDisruptionBudget, v1alpha1.Toggle{}).Enabled

@@ -1,0 +1,127 @@
+package v1alpha1
+
+import (
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// Kinds of the peer's composite resource: in the namespaced flavour, where it
+// is the claim's kind in the other, and in the claim flavour.
+const (
+	PeerKind          = "WireguardPeer"
+	CompositePeerKind = "XWireguardPeer"
+)
+
+// WireguardPeerSpec is what a peer should be: a client, or a class of pods.
+// Without either it is a client with nothing said.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.client) || !has(self.pods)",message="client and pods exclude each other: make a WireguardPeer for each",fieldPath=".pods"
+type WireguardPeerSpec struct {
+	// GatewayRef names the gateway.
+	GatewayRef GatewayReference `json:"gatewayRef"`
+
+	// Client is what the client has beside its name. It may be left out.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="!has(self.presharedKey) || !has(self.presharedKey.secretRef)",message="a WireguardPeer has no presharedKey.secretRef, since its gateway does not read Secrets of other namespaces: use generate",fieldPath=".presharedKey"
+	Client *Client `json:"client,omitempty"`
+
+	// Pods lets every pod of this namespace join that has the label
+	// wireguardgateway.io/peer with this peer's name.
+	// +optional
+	Pods *Pods `json:"pods,omitempty"`
+}
+
+// GatewayReference names a WireguardGateway.
+type GatewayReference struct {
+	// Name of the gateway.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=40
+	// +kubebuilder:validation:Pattern=`^[a-z]([-a-z0-9]*[a-z0-9])?$`
+	Name string `json:"name"`
+
+	// Namespace of the gateway, the peer's own where it is absent.
+	// +optional
+	Namespace NamespaceName `json:"namespace,omitempty"`
+}
+
+// Pods is a class of pods that join a gateway by a label.
+type Pods struct {
+	// BypassCIDRs are networks that pods reach directly: the cluster's own where
+	// none are given.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=32
+	BypassCIDRs []CIDR `json:"bypassCIDRs,omitempty"`
+
+	// Implementation is the kernel's WireGuard, or one in userspace. Auto takes
+	// the kernel's where the node has it.
+	// +optional
+	// +kubebuilder:default=Auto
+	// +kubebuilder:validation:Enum=Auto;Kernel;Userspace
+	Implementation string `json:"implementation,omitempty"`
+
+	// Image of the sidecar.
+	// +optional
+	Image Image `json:"image,omitempty"`
+
+	// Resources of the sidecar, as Kubernetes ResourceRequirements.
+	// +optional
+	// +kubebuilder:pruning:PreserveUnknownFields
+	Resources *runtime.RawExtension `json:"resources,omitempty"`
+
+	// NetworkPolicy is the wall outside the pod.
+	// +optional
+	NetworkPolicy *PodsNetworkPolicy `json:"networkPolicy,omitempty"`
+
+	// AllowEgress are further egress rules of that policy. Each is a Kubernetes
+	// NetworkPolicyEgressRule.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=32
+	AllowEgress []Object `json:"allowEgress,omitempty"`
+}
+
+// PodsNetworkPolicy is the wall outside of pods that joined a gateway.
+type PodsNetworkPolicy struct {
+	// Type of the policy. Auto is Cilium's where the platform says so.
+	// +optional
+	// +kubebuilder:default=Auto
+	// +kubebuilder:validation:Enum=Auto;Kubernetes;Cilium;None
+	Type string `json:"type,omitempty"`
+}
+
+// Types of the wall outside of pods.
+const (
+	PodsNetworkPolicyAuto       = "Auto"
+	PodsNetworkPolicyKubernetes = "Kubernetes"
+	PodsNetworkPolicyCilium     = "Cilium"
+	PodsNetworkPolicyNone       = "None"
+)
+
+// WireguardPeerStatus is what a peer is. Its conditions are SpecValid,
+// GatewayFound, Permitted, ConfigReady and PodsReady, beside those that
+// Crossplane adds.
+type WireguardPeerStatus struct {
+	// Gateway is what the peer connects to.
+	// +optional
+	Gateway *PeerGateway `json:"gateway,omitempty"`
+
+	// Addresses of the peer in the tunnel.
+	// +optional
+	// +listType=atomic
+	Addresses []string `json:"addresses,omitempty"`
+
+	// SecretName names the Secret with the peer's configurations.
+	// +optional
+	SecretName string `json:"secretName,omitempty"`
+}
+
+// PeerGateway is what a peer connects to.
+type PeerGateway struct {
+	// PublicKey of the gateway.
+	// +optional
+	PublicKey string `json:"publicKey,omitempty"`
+
+	// Endpoint of the gateway, over UDP from anywhere, where it is known.
+	// +optional
+	Endpoint string `json:"endpoint,omitempty"`
+}

@@ -1,0 +1,121 @@
+package spec
+
+import (
+	"net/netip"
+	"regexp"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/wireguardgateway/function-wireguard-gateway/api/v1alpha1"
+	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
+)
+
+// WireguardPeer is a WireguardPeer that was read and found valid, as far as it
+// can be without its gateway.
+type WireguardPeer struct {
+	Name      string
+	Namespace string
+	Platform  Platform
+	// ClusterScoped tells that the composite resource has no namespace of its
+	// own, so that composed objects must name theirs.
+	ClusterScoped bool
+
+	GatewayName      string
+	GatewayNamespace string
+	// PrivateKey names the client's own in the peer's namespace, or nothing.
+	PrivateKey SecretKey
+	Pods       *Pods // nil for a client
+}
+
+// Pods is a class of pods that join a gateway by a label.
+type Pods struct {
+	BypassCIDRs    []netip.Prefix
+	Implementation string
+	Image          string
+	Resources      corev1.ResourceRequirements
+	NetworkPolicy  string
+	AllowEgress    []networkingv1.NetworkPolicyEgressRule
+}
+
+// clientPath is where the settings of a WireguardPeer's client stand.
+func clientPath() *field.Path { return field.NewPath("spec", "client") }
+
+// ParsePeer reads a WireguardPeer of the given name, as its user knows it.
+// What of it must fit the gateway is for ParseClient to say.
+func ParsePeer(name, namespace string, s *v1alpha1.WireguardPeerSpec, platform Platform) (*WireguardPeer, field.ErrorList) {
+	p := &parser{}
+	root := field.NewPath("spec")
+	out := &WireguardPeer{
+		Name:             name,
+		Namespace:        namespace,
+		Platform:         platform,
+		GatewayName:      s.GatewayRef.Name,
+		GatewayNamespace: defaulted(s.GatewayRef.Namespace, namespace),
+	}
+	p.name(field.NewPath("metadata", "name"), name)
+	p.gatewayName(root.Child("gatewayRef", "name"), s.GatewayRef.Name)
+	if len(validation.IsDNS1123Label(out.GatewayNamespace)) > 0 {
+		p.refuse(root.Child("gatewayRef", "namespace"), s.GatewayRef.Namespace, "is no name of a namespace")
+	}
+	if s.Client != nil && s.Pods != nil {
+		p.errs = append(p.errs, field.Forbidden(root.Child("pods"), "cannot go together with client: make a WireguardPeer for each"))
+	}
+	if s.Client != nil {
+		out.PrivateKey = p.ownedClient(clientPath(), s.Client, &Gateway{Platform: platform}).PrivateKey
+	}
+	if s.Pods != nil {
+		out.Pods = p.pods(root.Child("pods"), s.Pods)
+	}
+	return out, p.errs
+}
+
+// ParseClient reads the settings of a WireguardPeer as those of a client of the
+// gateway. Of two peers with the same settings, one inline, it returns the same.
+func ParseClient(name, namespace string, in *v1alpha1.Client, g *Gateway) (Peer, field.ErrorList) {
+	p := &parser{}
+	out := p.ownedClient(clientPath(), in, g)
+	out.Namespace, out.Name = namespace, name
+	return out, p.errs
+}
+
+// ownedClient reads a client that belongs to a namespace of its own.
+func (p *parser) ownedClient(path *field.Path, in *v1alpha1.Client, g *Gateway) Peer {
+	if in.PresharedKey != nil && in.PresharedKey.SecretRef != nil {
+		p.errs = append(p.errs, field.Forbidden(path.Child("presharedKey", "secretRef"),
+			"the gateway reads no Secrets of other namespaces: use generate: true"))
+	}
+	out := p.client(path, in, g)
+	out.PresharedKey = SecretKey{}
+	return out
+}
+
+// image is a reference to a container image, as the schema has it.
+var image = regexp.MustCompile(`^([A-Za-z0-9][A-Za-z0-9._:/@-]*)?$`)
+
+func (p *parser) pods(path *field.Path, in *v1alpha1.Pods) *Pods {
+	out := &Pods{
+		BypassCIDRs:    p.cidrs(path.Child("bypassCIDRs"), in.BypassCIDRs),
+		Implementation: defaulted(in.Implementation, v1alpha1.DefaultImplementation),
+		Image:          in.Image,
+		Resources:      p.resources(path.Child("resources"), in.Resources),
+		NetworkPolicy:  v1alpha1.DefaultPodsNetworkPolicy,
+	}
+	p.oneOf(path.Child("implementation"), out.Implementation, wireguard.ImplementationAuto, wireguard.ImplementationKernel, wireguard.ImplementationUserspace)
+	if !image.MatchString(in.Image) {
+		p.refuse(path.Child("image"), in.Image, "is no image: write a name with a tag or a digest")
+	}
+	if in.NetworkPolicy != nil {
+		out.NetworkPolicy = defaulted(in.NetworkPolicy.Type, out.NetworkPolicy)
+	}
+	p.oneOf(path.Child("networkPolicy", "type"), out.NetworkPolicy,
+		v1alpha1.PodsNetworkPolicyAuto, v1alpha1.PodsNetworkPolicyKubernetes, v1alpha1.PodsNetworkPolicyCilium, v1alpha1.PodsNetworkPolicyNone)
+	for i, o := range in.AllowEgress {
+		r := networkingv1.NetworkPolicyEgressRule{}
+		p.strict(path.Child("allowEgress").Index(i), o.Raw, &r)
+		out.AllowEgress = append(out.AllowEgress, r)
+	}
+	return out
+}

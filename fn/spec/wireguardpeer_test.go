@@ -1,0 +1,162 @@
+package spec
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/wireguardgateway/function-wireguard-gateway/api/v1alpha1"
+	"github.com/wireguardgateway/function-wireguard-gateway/input/v1beta1"
+)
+
+func parsePeer(t *testing.T, name, s string) (*WireguardPeer, []string) {
+	t.Helper()
+	platform, errs := ParsePlatform(*fromYAML[v1beta1.InputSpec](t, testInput))
+	if len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	p, errs := ParsePeer(name, "apps", fromYAML[v1alpha1.WireguardPeerSpec](t, s), platform)
+	var messages []string
+	for _, e := range errs {
+		messages = append(messages, e.Error())
+	}
+	return p, messages
+}
+
+func TestParsePeer(t *testing.T) {
+	cases := map[string]struct {
+		reason string
+		spec   string
+		want   WireguardPeer
+	}{
+		"Smallest": {
+			reason: "a peer that says nothing is a client of a gateway in its own namespace",
+			spec:   `{gatewayRef: {name: home}}`,
+			want:   WireguardPeer{GatewayName: "home", GatewayNamespace: "apps"},
+		},
+		"OwnKey": {
+			reason: "the key's default is that of inline peers",
+			spec:   `{gatewayRef: {name: home, namespace: vpn}, client: {privateKeySecretRef: {name: media}}}`,
+			want:   WireguardPeer{GatewayName: "home", GatewayNamespace: "vpn", PrivateKey: SecretKey{"media", "privateKey"}},
+		},
+		"NotJudgedYet": {
+			reason: "whether an address is in a pool, the gateway has to say",
+			spec:   `{gatewayRef: {name: home}, client: {addresses: [10.9.0.4], mtu: 600, routes: [10.8.0.0/24]}}`,
+			want:   WireguardPeer{GatewayName: "home", GatewayNamespace: "apps"},
+		},
+		"Pods": {
+			reason: "what pods say is read as it is meant, before it is of use",
+			spec:   `{gatewayRef: {name: home}, pods: {bypassCIDRs: [10.42.0.0/16], resources: {limits: {memory: 32Mi}}, allowEgress: [{ports: [{port: 53}]}]}}`,
+			want: WireguardPeer{GatewayName: "home", GatewayNamespace: "apps", Pods: &Pods{
+				BypassCIDRs: []netip.Prefix{netip.MustParsePrefix("10.42.0.0/16")}, Implementation: "Auto", NetworkPolicy: "Auto",
+			}},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			got, errs := parsePeer(t, "media", tc.spec)
+			if len(errs) > 0 {
+				t.Fatalf("%s: want it accepted, got %q", tc.reason, errs)
+			}
+			got.Platform = Platform{}
+			tc.want.Name, tc.want.Namespace = "media", "apps"
+			if tc.want.Pods != nil {
+				tc.want.Pods.Resources, tc.want.Pods.AllowEgress = got.Pods.Resources, got.Pods.AllowEgress
+			}
+			if diff := cmp.Diff(&tc.want, got, netTypes); diff != "" {
+				t.Errorf("%s: -want, +got:\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+func TestParsePeerRefused(t *testing.T) {
+	cases := map[string]struct {
+		reason string
+		name   string
+		spec   string
+		field  string
+		says   string
+	}{
+		"LongName":         {"names of objects are made of it", strings.Repeat("a", 41), `{gatewayRef: {name: home}}`, "metadata.name", "40"},
+		"DottedName":       {"dots keep the names of objects apart", "a.b", `{gatewayRef: {name: home}}`, "metadata.name", "a.b"},
+		"NoGateway":        {"there is no default gateway", "media", `{gatewayRef: {name: ""}}`, "spec.gatewayRef.name", "DNS label"},
+		"GatewayNamespace": {"no namespace has such a name", "media", `{gatewayRef: {name: home, namespace: a.b}}`, "spec.gatewayRef.namespace", "a.b"},
+		"Both":             {"one object is one thing", "media", `{gatewayRef: {name: home}, client: {}, pods: {}}`, "spec.pods", "for each"},
+		"PresharedSecret":  {"the gateway reads no Secrets of other namespaces", "media", `{gatewayRef: {name: home}, client: {presharedKey: {secretRef: {name: psk}}}}`, "spec.client.presharedKey.secretRef", "generate: true"},
+		"BrokenClient":     {"a client is read as an inline peer is", "media", `{gatewayRef: {name: home}, client: {publicKey: x}}`, "spec.client.publicKey", "wg pubkey"},
+		"RouteOfCluster":   {"what every gateway refuses is refused at once", "media", `{gatewayRef: {name: home}, client: {routes: [10.42.1.0/24]}}`, "spec.client.routes[0]", "10.42.0.0/16"},
+		"PodsImage":        {"a broken image would stop every pod", "media", `{gatewayRef: {name: home}, pods: {image: "a b"}}`, "spec.pods.image", "a b"},
+		"PodsBypass":       {"host bits are a mistake", "media", `{gatewayRef: {name: home}, pods: {bypassCIDRs: [10.42.0.1/16]}}`, "spec.pods.bypassCIDRs[0]", "10.42.0.0/16"},
+		"PodsPolicy":       {"a type that nobody knows would be taken for none", "media", `{gatewayRef: {name: home}, pods: {networkPolicy: {type: Calico}}}`, "spec.pods.networkPolicy.type", "Calico"},
+		"PodsEgress":       {"a misspelt rule would close what it is to open", "media", `{gatewayRef: {name: home}, pods: {allowEgress: [{port: 53}]}}`, "spec.pods.allowEgress[0]", "port"},
+		"PodsResources":    {"a misspelt limit would be none", "media", `{gatewayRef: {name: home}, pods: {resources: {limit: {}}}}`, "spec.pods.resources", "limit"},
+		"PodsImplement":    {"there are two, and the choice between them", "media", `{gatewayRef: {name: home}, pods: {implementation: Go}}`, "spec.pods.implementation", "Go"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			_, errs := parsePeer(t, tc.name, tc.spec)
+			for _, e := range errs {
+				if strings.HasPrefix(e, tc.field+":") && strings.Contains(e, tc.says) {
+					return
+				}
+			}
+			t.Errorf("%s: want an error at %s with %q, got %q", tc.reason, tc.field, tc.says, errs)
+		})
+	}
+}
+
+// A WireguardPeer and an inline peer with the same settings are the same
+// client, but for whose they are.
+func TestParseClientIsInlinePeer(t *testing.T) {
+	const settings = `publicKey: ` + validKey + `
+presharedKey: {generate: true}
+addresses: [10.8.0.50]
+allowedIPs: [10.43.0.0/16]
+routes: [192.168.50.0/24]
+endpoint: 198.51.100.9:51820
+persistentKeepalive: 15
+dns: {servers: [9.9.9.9]}
+mtu: 1280
+advertisedEndpoint: {host: "[2001:db8::1]", port: 443}
+disabled: true
+expiresAt: "2027-01-01T01:00:00+01:00"
+access: [{action: Accept, to: {cidr: 10.43.0.20/32, ports: ["443"]}, protocol: TCP}]
+keyRotation: 3
+qrCode: true
+`
+	g := accepted(t, "peers:\n- name: media\n  "+strings.ReplaceAll(strings.TrimSpace(settings), "\n", "\n  "))
+	got, errs := ParseClient("media", "apps", fromYAML[v1alpha1.Client](t, settings), g)
+	if len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	want := g.Peers[0]
+	want.Namespace = "apps"
+	if diff := cmp.Diff(want, got, netTypes); diff != "" {
+		t.Errorf("-inline, +WireguardPeer:\n%s", diff)
+	}
+}
+
+func TestParseClientRefused(t *testing.T) {
+	g := accepted(t, `{peerCIDR: 10.8.0.0/24, peerCIDRv6: "fd00:8::/64", reservedAddresses: [10.8.0.9]}`)
+	cases := map[string]struct{ reason, client, field, says string }{
+		"OutsidePool": {"the gateway has other addresses", `{addresses: [10.9.0.4]}`, "addresses[0]", "10.8.0.0/24"},
+		"Reserved":    {"the owner keeps it", `{addresses: [10.8.0.9]}`, "addresses[0]", "reservedAddresses"},
+		"Server":      {"it is the gateway's own", `{addresses: [10.8.0.1]}`, "addresses[0]", "10.8.0.0/24"},
+		"RouteOfPool": {"it would take other peers' traffic", `{routes: [10.8.0.128/25]}`, "routes[0]", "10.8.0.0/24"},
+		"MTU":         {"IPv6 needs more", `{mtu: 600}`, "mtu", "1280"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			_, errs := ParseClient("media", "apps", fromYAML[v1alpha1.Client](t, tc.client), g)
+			for _, e := range errs {
+				if e.Field == "spec.client."+tc.field && strings.Contains(e.Error(), tc.says) {
+					return
+				}
+			}
+			t.Errorf("%s: want an error at %s with %q, got %v", tc.reason, tc.field, tc.says, errs)
+		})
+	}
+}
