@@ -420,12 +420,9 @@ func asJSON(t *testing.T, in map[string]any) map[string]any {
 
 // A Composition names the function as Crossplane does when it installs the
 // function as a dependency of the same package: after the repository, without
-// the registry.
-func TestCompositionsNameTheFunction(t *testing.T) {
-	for flavour, kind := range map[string]string{
-		"configuration":       v1alpha1.GatewayKind,
-		"configuration-claim": v1alpha1.CompositeGatewayKind,
-	} {
+// the registry. And there is one for each kind.
+func TestCompositions(t *testing.T) {
+	for _, flavour := range []string{"configuration", "configuration-claim"} {
 		t.Run(flavour, func(t *testing.T) {
 			var configuration struct {
 				Spec struct {
@@ -434,49 +431,58 @@ func TestCompositionsNameTheFunction(t *testing.T) {
 					}
 				}
 			}
-			b, err := os.ReadFile(filepath.Join(packages, flavour, "crossplane.yaml"))
-			if err != nil {
+			if err := yaml.Unmarshal([]byte(readText(t, flavour, "crossplane.yaml")), &configuration); err != nil {
 				t.Fatal(err)
 			}
-			if err := yaml.Unmarshal(b, &configuration); err != nil {
-				t.Fatal(err)
-			}
-			if len(configuration.Spec.DependsOn) != 1 || configuration.Spec.DependsOn[0].Kind != "Function" {
-				t.Fatalf("want one function to depend on, got %v", configuration.Spec.DependsOn)
+			if d := configuration.Spec.DependsOn; len(d) != 1 || d[0].Kind != "Function" {
+				t.Fatalf("want one function to depend on, got %v", d)
 			}
 			_, repository, _ := strings.Cut(configuration.Spec.DependsOn[0].Package, "/")
+			function := strings.ReplaceAll(repository, "/", "-")
 
-			composition := &xpv1.Composition{}
-			readYAML(t, composition, flavour, "composition.yaml")
-			want := xpv1.TypeReference{APIVersion: v1alpha1.GroupVersion.String(), Kind: kind}
-			if diff := cmp.Diff(want, composition.Spec.CompositeTypeRef); diff != "" {
-				t.Errorf("composite type, -want +got:\n%s", diff)
+			var want, got []xpv1.TypeReference
+			for _, xrd := range definitions(t, flavour) {
+				want = append(want, xpv1.TypeReference{APIVersion: v1alpha1.GroupVersion.String(), Kind: xrd.Spec.Names.Kind})
 			}
-			if len(composition.Spec.Pipeline) != 1 {
-				t.Fatalf("want one step, got %d", len(composition.Spec.Pipeline))
-			}
-			step := composition.Spec.Pipeline[0]
-			if want := strings.ReplaceAll(repository, "/", "-"); step.FunctionRef.Name != want {
-				t.Errorf("the function is called %q, Crossplane installs it as %q", step.FunctionRef.Name, want)
-			}
-
-			input := &v1beta1.Input{}
-			if err := yaml.UnmarshalStrict(step.Input.Raw, input); err != nil {
-				t.Fatal(err)
-			}
-			var shown map[string]any
-			if err := json.Unmarshal(step.Input.Raw, &shown); err != nil {
-				t.Fatal(err)
-			}
-			for _, n := range inputSchema(t) {
-				if !strings.HasPrefix(n.path, ".spec.") || strings.HasSuffix(n.path, "[]") {
-					continue
+			for doc := range strings.SplitSeq(readText(t, flavour, "composition.yaml"), "\n---\n") {
+				c := &xpv1.Composition{}
+				if err := yaml.UnmarshalStrict([]byte(doc), c); err != nil {
+					t.Fatal(err)
 				}
-				if _, found, _ := unstructured.NestedFieldNoCopy(shown, strings.Split(n.path, ".")[1:]...); !found {
-					t.Errorf("the input does not show %s", n.path)
+				got = append(got, c.Spec.CompositeTypeRef)
+				if len(c.Spec.Pipeline) != 1 {
+					t.Fatalf("%s: want one step, got %d", c.Name, len(c.Spec.Pipeline))
 				}
+				step := c.Spec.Pipeline[0]
+				if step.FunctionRef.Name != function {
+					t.Errorf("%s: the function is called %q, Crossplane installs it as %q", c.Name, step.FunctionRef.Name, function)
+				}
+				checkInput(t, step.Input.Raw)
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("kinds, -want +got:\n%s", diff)
 			}
 		})
+	}
+}
+
+// checkInput makes sure that an input shows every field, and no other.
+func checkInput(t *testing.T, raw []byte) {
+	t.Helper()
+	if err := yaml.UnmarshalStrict(raw, &v1beta1.Input{}); err != nil {
+		t.Error(err)
+	}
+	var shown map[string]any
+	if err := json.Unmarshal(raw, &shown); err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range inputSchema(t) {
+		if !strings.HasPrefix(n.path, ".spec.") || strings.HasSuffix(n.path, "[]") {
+			continue
+		}
+		if _, found, err := unstructured.NestedFieldNoCopy(shown, strings.Split(n.path, ".")[1:]...); err != nil || !found {
+			t.Errorf("the input does not show %s", n.path)
+		}
 	}
 }
 
