@@ -53,7 +53,7 @@ type Service struct {
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
-	LoadBalancerSourceRanges []CIDR `json:"loadBalancerSourceRanges,omitempty"`
+	LoadBalancerSourceRanges []SourceRange `json:"loadBalancerSourceRanges,omitempty"`
 
 	// ExternalTrafficPolicy Local keeps clients' addresses, of a LoadBalancer or
 	// NodePort.

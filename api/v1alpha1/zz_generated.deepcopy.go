@@ -870,7 +870,7 @@ func (in *Service) DeepCopyInto(out *Service) {
 	}
 	if in.LoadBalancerSourceRanges != nil {
 		in, out := &in.LoadBalancerSourceRanges, &out.LoadBalancerSourceRanges
-		*out = make([]CIDR, len(*in))
+		*out = make([]SourceRange, len(*in))
 		copy(*out, *in)
 	}
 	if in.IPFamilies != nil {

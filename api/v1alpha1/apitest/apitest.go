@@ -35,6 +35,8 @@ type Case struct {
 	Value string
 	// Says is what else the schema's message says.
 	Says string
+	// SchemaOnly cases look to the function as if the field was left out.
+	SchemaOnly bool
 }
 
 // Object returns the gateway of the case.

@@ -131,7 +131,6 @@ func Invalid() []Case {
 			Old:    "peerCIDR: 10.9.0.0/24",
 			Spec:   `peerCIDRv6: "fd00:8::/64"`,
 			Field:  "spec.peerCIDR",
-			Value:  "fd00:8::/64",
 			Says:   `set peerCIDR to "10.9.0.0/24"`,
 		},
 		{
@@ -139,7 +138,6 @@ func Invalid() []Case {
 			Old:    "listenPort: 51820",
 			Spec:   `peerCIDRv6: "fd00:8::/64"`,
 			Field:  "spec.peerCIDR",
-			Value:  "fd00:8::/64",
 			Says:   `set peerCIDR to "10.8.0.0/24"`,
 		},
 		{
@@ -147,7 +145,6 @@ func Invalid() []Case {
 			Old:    `{peerCIDR: 10.8.0.0/24, peerCIDRv6: "fd00:8::/64"}`,
 			Spec:   `peerCIDRv6: "fd00:8::/64"`,
 			Field:  "spec.peerCIDR",
-			Value:  "fd00:8::/64",
 			Says:   "create a new gateway",
 		},
 
@@ -218,11 +215,12 @@ func Invalid() []Case {
 			Says:   "65535",
 		},
 		{
-			Reason: "ports begin at 1",
-			Spec:   "listenPort: 0",
-			Field:  "spec.listenPort",
-			Value:  "0",
-			Says:   "greater than or equal to 1",
+			Reason:     "ports begin at 1",
+			Spec:       "listenPort: 0",
+			Field:      "spec.listenPort",
+			Value:      "0",
+			Says:       "greater than or equal to 1",
+			SchemaOnly: true,
 		},
 		{
 			Reason: "gluetun resolves names at port 53",
@@ -408,13 +406,6 @@ func Invalid() []Case {
 			Field:  "spec.service.loadBalancerSourceRanges[0]",
 			Value:  "192.0.2.1",
 			Says:   "/32",
-		},
-		{
-			Reason: "source ranges have no host bits",
-			Spec:   "service: {loadBalancerSourceRanges: [192.0.2.1/24]}",
-			Field:  "spec.service.loadBalancerSourceRanges[0]",
-			Value:  "192.0.2.1/24",
-			Says:   `write "192.0.2.0/24"`,
 		},
 		{
 			Reason: "a load balancer class is a label",
@@ -1109,28 +1100,24 @@ func Invalid() []Case {
 			Reason: "names need to be used",
 			Spec:   "allowedPeerNamespaces: {names: [apps]}",
 			Field:  "spec.allowedPeerNamespaces.names",
-			Value:  "Same",
 			Says:   "set from to Names",
 		},
 		{
 			Reason: "names are needed",
 			Spec:   "allowedPeerNamespaces: {from: Names}",
 			Field:  "spec.allowedPeerNamespaces.names",
-			Value:  "Names",
 			Says:   "list the namespaces",
 		},
 		{
 			Reason: "a selector needs to be used",
 			Spec:   "allowedPeerNamespaces: {from: All, selector: {matchLabels: {team: a}}}",
 			Field:  "spec.allowedPeerNamespaces.selector",
-			Value:  "All",
 			Says:   "set from to Selector",
 		},
 		{
 			Reason: "a selector is needed",
 			Spec:   "allowedPeerNamespaces: {from: Selector, selector: {}}",
 			Field:  "spec.allowedPeerNamespaces.selector",
-			Value:  "Selector",
 			Says:   "name a label",
 		},
 		{

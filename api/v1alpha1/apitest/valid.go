@@ -10,7 +10,7 @@ func Valid() []Case {
 			Spec: `
 peerCIDR: 10.8.0.0/24
 peerCIDRv6: fd00:8::/64
-reservedAddresses: ["10.8.0.2-10.8.0.9", "10.8.0.20", "fd00:8::2-fd00:8::ff", "10.8.0.100-10.8.0.100"]
+reservedAddresses: ["10.8.0.2-10.8.0.9", "10.8.0.20", "fd00:8::100-fd00:8::1ff", "10.8.0.100-10.8.0.100"]
 listenPort: 51820
 persistentKeepalive: 0
 mtu: {direct: 1420, tunnel: 1360}
@@ -25,7 +25,7 @@ service:
   labels: {team: network}
   loadBalancerIP: 203.0.113.9
   loadBalancerClass: example.com/class
-  loadBalancerSourceRanges: [0.0.0.0/0, "2001:db8::/32"]
+  loadBalancerSourceRanges: [0.0.0.0/0, 192.0.2.1/24, "2001:db8::/32"]
   externalTrafficPolicy: Local
   nodePort: 31820
   ipFamilyPolicy: PreferDualStack
