@@ -36,7 +36,7 @@ type host struct {
 func newHost(t testing.TB, name string) *host {
 	t.Helper()
 	cmd := exec.Command("unshare", "--mount", "--net", "--propagation", "private", "sh", "-ec",
-		"mount -t tmpfs none /run; mkdir /run/wireguard; mount -t tmpfs none /var/lib; echo ready; exec sleep infinity")
+		"mount -t tmpfs none /run; mkdir /run/wireguard; mount -t tmpfs none /var/lib; mkdir /var/lib/wireguard-gateway; echo ready; exec sleep infinity")
 	out := &buffer{}
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}

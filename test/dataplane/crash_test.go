@@ -1,0 +1,115 @@
+package dataplane
+
+import (
+	"math/rand/v2"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// The agent is killed under traffic and started again: the firewall stays, and
+// clients that were connected notice next to nothing, since the gateway calls
+// them.
+func TestKillAndRestart(t *testing.T) {
+	for _, restore := range []bool{true, false} {
+		name := "Restore"
+		if !restore {
+			name = "WithoutEndpoints"
+		}
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.server.echo(7000)
+			c := w.client(1)
+			on := configWith(c.peer)
+			a := w.startAgent(on)
+			c.up()
+			b := c.beacon(server4, 7000)
+			b.answered(t, time.Now(), limit)
+			time.Sleep(1500 * time.Millisecond) // for the agent to see where the client is
+			clear := w.peersInClear()
+			table := w.gateway.run("nft -s list table inet wireguard_gateway")
+
+			killed := time.Now()
+			a.kill()
+			if got := w.gateway.run("nft -s list table inet wireguard_gateway"); got != table {
+				t.Errorf("the firewall is another after the kill:\n%s", got)
+			}
+			if !restore {
+				w.gateway.exec("rm", "/var/lib/wireguard-gateway/endpoints.json")
+			}
+			a = w.runAgent()
+			a.waitReady(on)
+			back := time.Now()
+			b.answered(t, back, limit)
+			gap := b.gap(killed)
+			t.Logf("ready after %s, longest time without answer %s", back.Sub(killed), gap)
+			switch {
+			case restore && gap > time.Second:
+				t.Errorf("clients had no answer for %s", gap)
+			case !restore && gap < 5*time.Second:
+				// The negative control: this is what the file is for.
+				t.Errorf("clients were back after %s without any endpoint: the test shows nothing", gap)
+			}
+			if n := clear(); n != 0 {
+				t.Errorf("%d packets left with a peer's own address", n)
+			}
+			if restore {
+				// The keepalive that wakes clients is not left on.
+				waitFor(t, limit, "the configured keepalive", func() error {
+					return want(w.gateway.run("wg show wg0 persistent-keepalive"), "off")
+				})
+			}
+		})
+	}
+}
+
+// Whenever the agent is killed, also within its first moments, the firewall is
+// there if the device is, no packet leaves as it should not, and the next
+// agent puts everything right.
+func TestKillAnyMoment(t *testing.T) {
+	w := newWorld(t)
+	w.server.echo(7000)
+	c := w.client(1)
+	on := configWith(c.peer)
+	w.gateway.write("config/config.json", encode(t, on))
+	c.up()
+	b := c.beacon(server4, 7000)
+	clear := w.peersInClear()
+	random := rand.New(rand.NewPCG(3, 3))
+	for range 15 {
+		a := w.runAgent()
+		time.Sleep(time.Duration(random.IntN(250)) * time.Millisecond)
+		_, noDevice := w.gateway.try("ip", "link", "show", "wg0")
+		if _, noTable := w.gateway.try("nft", "list", "table", "inet", "wireguard_gateway"); noDevice == nil && noTable != nil {
+			t.Error("the device was there before the firewall")
+		}
+		a.signal(syscall.SIGKILL)
+		<-a.done
+	}
+	a := w.runAgent()
+	a.waitReady(on)
+	// No agent lived long enough to see where the client is, so that the
+	// client has to notice by itself.
+	b.answered(t, time.Now(), limit)
+	c.expect(t, "after all", map[string]bool{"udp " + server4 + " 7000": true, "udp " + server6 + " 7000": true})
+	if n := clear(); n != 0 {
+		t.Errorf("%d packets left with a peer's own address", n)
+	}
+}
+
+// The agent ends at once when it is told to, and leaves the firewall.
+func TestStop(t *testing.T) {
+	w := newWorld(t)
+	a := w.startAgent(configWith(w.client(1).peer))
+	start := time.Now()
+	a.signal(syscall.SIGTERM)
+	a.wait(limit)
+	if took := time.Since(start); took > 5*time.Second {
+		t.Errorf("it took %s", took)
+	}
+	w.gateway.run("nft list table inet wireguard_gateway")
+	w.gateway.exec(agentBinary, "remove")
+	if out, err := w.gateway.try("nft", "list", "table", "inet", "wireguard_gateway"); err == nil {
+		t.Errorf("the firewall is still there after it was removed:\n%s", out)
+	}
+}

@@ -1,0 +1,113 @@
+package dataplane
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
+)
+
+// What others have in the pod's network stays as it is, byte for byte, after
+// 100 syncs and after the removal of all that is ours.
+func TestOthersRules(t *testing.T) {
+	const syncs = 100
+	w := newWorld(t)
+	g := w.gateway
+	for _, l := range []string{
+		"iptables -A FORWARD -p tcp --dport 9999 -m comment --comment other -j ACCEPT",
+		"iptables -t nat -A POSTROUTING -s 172.16.0.0/12 -o eth0 -j MASQUERADE",
+		"iptables -t mangle -A PREROUTING -p udp -j MARK --set-mark 7",
+		"iptables -N OTHER", "iptables -A OTHER -j RETURN", "iptables -I INPUT -j OTHER",
+		"ip6tables -A OUTPUT -p tcp --dport 9999 -j ACCEPT",
+		"ip rule add pref 77 from 192.0.2.1 lookup 100", "ip route add 198.51.100.0/24 via 10.244.0.1 proto 99",
+		"ip rule add pref 90 fwmark 0x5 lookup 100",
+	} {
+		g.run(l)
+	}
+	g.nft(`
+		table inet other { set s { type ipv4_addr; elements = { 192.0.2.1, 192.0.2.2 }; }
+			chain forward { type filter hook forward priority -10; policy accept; ip saddr @s drop; }; }
+		table ip wireguard_gateway { chain x { ip saddr 192.0.2.9 accept; }; }`)
+	others := func() string {
+		g.t.Helper()
+		out := ""
+		for _, l := range []string{
+			"iptables-save", "ip6tables-save", "nft -a list table inet other", "nft -a list table ip wireguard_gateway",
+			"ip route show table main proto 99", "ip route show table main proto boot", "ip rule show pref 77",
+		} {
+			out += "# " + l + "\n" + g.run(l)
+		}
+		return withoutTimes(out)
+	}
+	before, rules := others(), g.run("ip rule show")
+
+	base := configWith(testPeer(1, testKey("client", 1)))
+	base.Egress.ClusterCIDRs = prefixes("10.96.0.0/12")
+	a := w.startAgent(base)
+	for i := range syncs {
+		c := base
+		p := testPeer(2+i%7, testKey("client", 2+i%7))
+		p.Access = []wireguard.AccessRule{rule(wireguard.Accept, "", "", fmt.Sprint(1+i))}
+		p.Routes = prefixes(fmt.Sprintf("192.168.%d.0/24", i))
+		c.Peers = []wireguard.Peer{base.Peers[0], p}
+		c.PeerToPeer = i%2 == 0
+		a.apply(c)
+	}
+	// A last one that changes the egress brings and takes our routing rules.
+	tunnel := base
+	tunnel.Egress.Mode = wireguard.EgressGluetun
+	a.write(encode(t, tunnel))
+	a.refuses(t, "gluetun's tunnel is not up yet")
+	if out := g.run("ip rule show pref 91"); !contains(out, "lookup 51820") {
+		t.Errorf("no routing rules of ours: %s", out)
+	}
+	if diff := cmp.Diff(before, others()); diff != "" {
+		t.Errorf("others' rules after %d syncs: -before, +after:\n%s", syncs, diff)
+	}
+	a.kill()
+	g.exec(agentBinary, "remove")
+	if diff := cmp.Diff(before, others()); diff != "" {
+		t.Errorf("others' rules after the removal: -before, +after:\n%s", diff)
+	}
+	if diff := cmp.Diff(rules, g.run("ip rule show")); diff != "" {
+		t.Errorf("routing rules after the removal: -before, +after:\n%s", diff)
+	}
+	if out := g.run("nft list tables"); contains(out, "inet wireguard_gateway") {
+		t.Errorf("our table is left: %s", out)
+	}
+}
+
+// The agent notices when others take its rules or its peers away.
+func TestDrift(t *testing.T) {
+	w := newWorld(t)
+	w.server.echo(443)
+	c := w.client(1)
+	on := configWith(c.peer)
+	a := w.startAgent(on)
+	c.up()
+	works := map[string]bool{"tcp " + server4 + " 443": true}
+	c.expect(t, "before", works)
+	for name, harm := range map[string]string{
+		"Firewall": "nft delete table inet wireguard_gateway",
+		"Ruleset":  "nft flush ruleset",
+		"Peer":     "wg set wg0 peer " + c.peer.PublicKey.String() + " allowed-ips 10.8.0.77/32",
+		"Port":     "wg set wg0 listen-port 4444",
+		"Address":  "ip addr del 10.8.0.1/24 dev wg0",
+		"Down":     "ip link set wg0 down",
+		"Device":   "ip link del wg0",
+	} {
+		t.Run(name, func(t *testing.T) {
+			w.gateway.run(harm)
+			waitFor(t, limit, "repair", func() error {
+				if err := c.probe("tcp " + server4 + " 443"); err != nil {
+					return err
+				}
+				_, err := w.gateway.try("nft", "list", "table", "inet", "wireguard_gateway")
+				return err
+			})
+		})
+	}
+	a.waitReady(on)
+}

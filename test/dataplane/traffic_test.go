@@ -1,0 +1,148 @@
+package dataplane
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+)
+
+// iperf serves iperf3 on the host, on a port.
+func (h *host) iperf(port int) {
+	h.t.Helper()
+	h.start("iperf3", "-s", "-p", strconv.Itoa(port))
+	waitFor(h.t, limit, "iperf3", func() error {
+		c, err := h.dial("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+		if err == nil {
+			_ = c.Close()
+		}
+		return err
+	})
+}
+
+// transfer is what iperf3 reports of one TCP connection.
+type transfer struct {
+	Intervals []struct {
+		Sum struct {
+			Start, End    float64
+			BitsPerSecond float64 `json:"bits_per_second"`
+			Retransmits   int
+		}
+	}
+	End struct {
+		Received struct {
+			BitsPerSecond float64 `json:"bits_per_second"`
+		} `json:"sum_received"`
+	}
+	Error string
+}
+
+// between adds up the intervals that lie within a time, in seconds since the
+// start. Rate is in bits per second.
+func (r transfer) between(from, to float64) (rate float64, retransmits int) {
+	n := 0
+	for _, i := range r.Intervals {
+		if i.Sum.Start >= from && i.Sum.End <= to {
+			rate += i.Sum.BitsPerSecond
+			retransmits += i.Sum.Retransmits
+			n++
+		}
+	}
+	return rate / float64(max(n, 1)), retransmits
+}
+
+// transfer starts a TCP transfer to an address. The result waits for its end.
+func (h *host) transfer(address string, port int, d time.Duration, args ...string) func() transfer {
+	h.t.Helper()
+	p := h.start(append([]string{"iperf3", "-c", address, "-p", strconv.Itoa(port), "-t", fmt.Sprint(d.Seconds()), "-i", "0.5", "-J"}, args...)...)
+	return func() transfer {
+		h.t.Helper()
+		r := transfer{}
+		if err := json.Unmarshal([]byte(p.wait(d+limit)), &r); err != nil || r.Error != "" {
+			h.t.Fatalf("iperf3: %v %s", err, r.Error)
+		}
+		return r
+	}
+}
+
+// beacon sends a datagram every 20 ms, and notes when each answer comes.
+type beacon struct {
+	mu      sync.Mutex
+	answers []time.Time
+	stop    chan struct{}
+}
+
+// beacon starts sending to an echo port.
+func (h *host) beacon(address string, port int) *beacon {
+	h.t.Helper()
+	var c net.Conn
+	var err error
+	h.within(func() { c, err = net.Dial("udp", net.JoinHostPort(address, strconv.Itoa(port))) })
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	b := &beacon{stop: make(chan struct{})}
+	h.t.Cleanup(func() { _ = c.Close() })
+	go func() {
+		buffer := make([]byte, 64)
+		for {
+			if _, err := c.Read(buffer); err != nil {
+				select {
+				case <-b.stop:
+					return
+				default: // unreachable for the moment
+					time.Sleep(time.Millisecond)
+					continue
+				}
+			}
+			b.mu.Lock()
+			b.answers = append(b.answers, time.Now())
+			b.mu.Unlock()
+		}
+	}()
+	go func() {
+		ticker := time.NewTicker(20 * time.Millisecond)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-b.stop:
+				return
+			case <-ticker.C:
+				_, _ = c.Write([]byte("beacon"))
+			}
+		}
+	}()
+	return b
+}
+
+// gap stops the beacon and returns the longest time without answer since a
+// moment, up to now.
+func (b *beacon) gap(since time.Time) time.Duration {
+	close(b.stop)
+	now := time.Now()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	at := append(slices.DeleteFunc(slices.Clone(b.answers), func(t time.Time) bool { return t.Before(since) }), now)
+	longest := at[0].Sub(since)
+	for i := 1; i < len(at); i++ {
+		longest = max(longest, at[i].Sub(at[i-1]))
+	}
+	return longest
+}
+
+// answered waits for an answer after a moment.
+func (b *beacon) answered(t testing.TB, after time.Time, limit time.Duration) {
+	t.Helper()
+	waitFor(t, limit, "an answer", func() error {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if n := len(b.answers); n == 0 || b.answers[n-1].Before(after) {
+			return fmt.Errorf("%d answers, none since %s", n, time.Since(after))
+		}
+		return nil
+	})
+}
