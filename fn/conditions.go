@@ -110,10 +110,6 @@ const maxExplained = 3
 
 func (c *conditions) peers(g *plan.Gateway) {
 	rejected := g.Rejected()
-	if len(rejected) == 0 {
-		c.true(conditionPeersReady, reasonAvailable, "")
-		return
-	}
 	why := make([]string, 0, maxExplained)
 	for _, p := range rejected[:min(len(rejected), maxExplained)] {
 		why = append(why, p.Message)
@@ -121,7 +117,23 @@ func (c *conditions) peers(g *plan.Gateway) {
 	if more := len(rejected) - len(why); more > 0 {
 		why = append(why, fmt.Sprintf("%d more, see status.peers", more))
 	}
-	c.false(conditionPeersReady, reasonRejected, strings.Join(why, "; "))
+	// Of these the number is all that is told: anybody may write what they say.
+	if g.Refused > 0 {
+		why = append(why, refused(g.Refused))
+	}
+	message := strings.Join(why, "; ")
+	if len(rejected) == 0 {
+		c.true(conditionPeersReady, reasonAvailable, message)
+		return
+	}
+	c.false(conditionPeersReady, reasonRejected, message)
+}
+
+func refused(n int) string {
+	if n == 1 {
+		return "1 attachment was not accepted"
+	}
+	return fmt.Sprintf("%d attachments were not accepted", n)
 }
 
 // set writes all conditions into the response, for the claim too.

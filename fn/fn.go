@@ -107,6 +107,8 @@ func (f *Function) compose(req *fnv1.RunFunctionRequest, rsp *fnv1.RunFunctionRe
 		RequiredSeed:    required.seed,
 		Secrets:         required.secrets,
 		Nodes:           required.nodes,
+		Attachments:     required.attachments,
+		Namespaces:      required.namespaces,
 		Now:             now,
 		Random:          f.random,
 	})

@@ -21,6 +21,8 @@ import (
 const (
 	requireSeed         = "seed"
 	requireNodes        = "nodes"
+	requireAttachments  = "attachments"
+	requireNamespaces   = "namespaces"
 	requireSecretPrefix = "secret."
 )
 
@@ -61,8 +63,8 @@ func mayLack(g *spec.Gateway) map[string]schema.GroupVersionKind {
 }
 
 // requirements are the objects beside the observed ones that the plan depends
-// on: the seed, the Secrets that the user refers to, and nodes where a node's
-// address is advertised.
+// on: the seed, the Secrets that the user refers to, nodes where a node's address
+// is advertised, and what WireguardPeers attach by.
 func requirements(g *spec.Gateway) *fnv1.Requirements {
 	rs := map[string]*fnv1.ResourceSelector{
 		requireSeed: secretSelector(g.Namespace, names.Seed(g.Name)),
@@ -84,7 +86,30 @@ func requirements(g *spec.Gateway) *fnv1.Requirements {
 			Match:      &fnv1.ResourceSelector_MatchLabels{MatchLabels: &fnv1.MatchLabels{Labels: nodeSelector}},
 		}
 	}
+	rs[requireAttachments] = attachmentSelector(g)
+	if labels := g.Consent.ByLabels(); labels != nil {
+		rs[requireNamespaces] = &fnv1.ResourceSelector{
+			ApiVersion: "v1",
+			Kind:       "Namespace",
+			Match:      &fnv1.ResourceSelector_MatchLabels{MatchLabels: &fnv1.MatchLabels{Labels: labels}},
+		}
+	}
 	return &fnv1.Requirements{Resources: rs}
+}
+
+// attachmentSelector selects what WireguardPeers of all namespaces attach by.
+// Where the owner lets in no other namespace than the gateway's own, nothing
+// that others write even reaches it.
+func attachmentSelector(g *spec.Gateway) *fnv1.ResourceSelector {
+	s := &fnv1.ResourceSelector{
+		ApiVersion: "v1",
+		Kind:       "ConfigMap",
+		Match:      &fnv1.ResourceSelector_MatchLabels{MatchLabels: &fnv1.MatchLabels{Labels: names.AttachmentLabels(g.Namespace, g.Name)}},
+	}
+	if g.Consent.From == v1alpha1.AllowedPeersSame {
+		s.Namespace = &g.Namespace
+	}
+	return s
 }
 
 func secretSelector(namespace, name string) *fnv1.ResourceSelector {
@@ -102,6 +127,9 @@ type required struct {
 	secrets map[string]map[string][]byte
 	nodes   []corev1.Node
 	lacks   kinds
+
+	attachments []corev1.ConfigMap
+	namespaces  []corev1.Namespace
 }
 
 // decodeRequired reads the answer. It is complete where every requirement has
@@ -130,6 +158,19 @@ func decodeRequired(req *fnv1.RunFunctionRequest, asked *fnv1.Requirements) (r r
 					return required{}, false, errors.Wrap(err, "cannot read a Node")
 				}
 				r.nodes = append(r.nodes, n)
+			case requireAttachments:
+				m := corev1.ConfigMap{}
+				if err := object.Decode(item.GetResource(), &m); err != nil {
+					// Anybody may have written it: it must not stop the gateway.
+					m = corev1.ConfigMap{}
+				}
+				r.attachments = append(r.attachments, m)
+			case requireNamespaces:
+				n := corev1.Namespace{}
+				if err := object.Decode(item.GetResource(), &n); err != nil {
+					return required{}, false, errors.Wrap(err, "cannot read a Namespace")
+				}
+				r.namespaces = append(r.namespaces, n)
 			case requireSeed:
 				r.seed = secretData(item.GetResource())
 			default:

@@ -46,8 +46,15 @@ func peerStatus(g *plan.Gateway, p *plan.Peer) v1alpha1.PeerStatus {
 	if !p.PublicKey.IsZero() {
 		s.PublicKey = p.PublicKey.String()
 	}
-	if p.State != v1alpha1.PeerRejected {
-		s.SecretName = names.Peer(g.Name, p.Name)
+	if p.State == v1alpha1.PeerRejected {
+		return s
+	}
+	for _, r := range p.Routes {
+		s.Routes = append(s.Routes, r.String())
+	}
+	s.SecretName = names.Peer(g.Name, p.Name)
+	if p.Attached {
+		s.SecretName = names.PeerConfig(p.Name)
 	}
 	return s
 }

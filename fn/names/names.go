@@ -24,6 +24,12 @@ const (
 	keyPeerPrefix = "peer-"
 )
 
+// Keys of the desired set of a WireguardPeer.
+const (
+	KeyAttachment = "attachment"
+	KeyPeerConfig = "config"
+)
+
 // KeyPeer is the key of a peer's Secret.
 func KeyPeer(peer string) string { return keyPeerPrefix + peer }
 
@@ -48,6 +54,13 @@ func Tunnel(gateway string) string { return Workload(gateway) + "-tunnel" }
 // Peer names the Secret with a peer's configurations.
 func Peer(gateway, peer string) string { return Workload(gateway) + ".peer." + peer }
 
+// Attachment names the ConfigMap by which a WireguardPeer attaches to its
+// gateway.
+func Attachment(peer string) string { return Workload(peer) + ".attachment" }
+
+// PeerConfig names the Secret with a WireguardPeer's configurations.
+func PeerConfig(peer string) string { return Workload(peer) + ".peer" }
+
 // Data keys of a peer's Secret. Clients use the file's name as the name of the
 // interface, which holds at most 15 characters.
 const (
@@ -68,6 +81,10 @@ const (
 	LabelGateway  = "wireguardgateway.io/gateway"
 	LabelPeer     = "wireguardgateway.io/peer"
 
+	// LabelGatewayNamespace is on attachments: a gateway selects them by it and
+	// by LabelGateway.
+	LabelGatewayNamespace = "wireguardgateway.io/gateway-namespace"
+
 	// Application is the value of LabelName.
 	Application = "wireguard-gateway"
 )
@@ -78,6 +95,14 @@ func Labels(gateway string) map[string]string {
 		LabelName:     Application,
 		LabelInstance: gateway,
 		LabelGateway:  gateway,
+	}
+}
+
+// AttachmentLabels returns those by which a gateway finds its attachments.
+func AttachmentLabels(namespace, gateway string) map[string]string {
+	return map[string]string{
+		LabelGateway:          gateway,
+		LabelGatewayNamespace: namespace,
 	}
 }
 

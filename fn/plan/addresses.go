@@ -70,7 +70,7 @@ func (a *addresses) settle() {
 	for i := range a.claims {
 		if c := &a.claims[i]; c.pin.IsValid() && !c.got.IsValid() && !a.take(c, c.pin) {
 			c.peer.reject(v1alpha1.ReasonDuplicateAddress, fmt.Sprintf(
-				"peer %q pins the address %s, which peer %q has: pin another address, or none", c.peer.Name, c.pin, a.owner[c.pin].Name))
+				"peer %q pins the address %s, which peer %q has: pin another address, or none", c.peer.title(), c.pin, a.owner[c.pin].title()))
 		}
 	}
 	// Who asked for a taken address keeps the one from before, for when the pin

@@ -15,6 +15,7 @@ type before struct {
 	addresses map[string][]netip.Addr
 	keys      map[string]string         // public keys of peers that were served
 	routes    map[string][]netip.Prefix // routes of peers that were on the device
+	sizes     map[string]int            // of peers that were on the device, in bytes
 }
 
 // before reads it from the status, and what is missing there from the
@@ -29,11 +30,13 @@ func (in *Inputs) before() before {
 		addresses: make(map[string][]netip.Addr, len(in.Status.Peers)),
 		keys:      make(map[string]string, len(in.Status.Peers)),
 		routes:    map[string][]netip.Prefix{},
+		sizes:     make(map[string]int, len(config.Peers)),
 	}
 	maps.Copy(b.addresses, config.Reservations)
 	for i := range config.Peers {
 		p := &config.Peers[i]
 		b.keys[id(p.Namespace, p.Name)] = p.PublicKey.String()
+		b.sizes[id(p.Namespace, p.Name)] = size(*p)
 		if len(p.Routes) > 0 {
 			b.routes[id(p.Namespace, p.Name)] = p.Routes
 		}

@@ -25,25 +25,30 @@ func (g *Gateway) Config() wireguard.GatewayConfig {
 		if p.State != v1alpha1.PeerActive {
 			continue
 		}
-		peer := wireguard.Peer{
-			Namespace:    p.Namespace,
-			Name:         p.Name,
-			PublicKey:    p.PublicKey,
-			PresharedKey: p.PresharedKey,
-			Addresses:    p.Addresses,
-			Routes:       p.Routes,
-			Endpoint:     p.Endpoint,
-			Access:       p.Access,
-			ExpiresAt:    p.ExpiresAt,
-		}
-		// Keepalives of the gateway's own start the handshake where it is the
-		// one that dials; towards everyone else they would only wake phones.
-		if peer.Endpoint != "" {
-			peer.PersistentKeepalive = p.Keepalive
-		}
-		c.Peers = append(c.Peers, peer)
+		c.Peers = append(c.Peers, p.device())
 	}
 	return c
+}
+
+// device returns what the device has to know of a peer.
+func (p *Peer) device() wireguard.Peer {
+	peer := wireguard.Peer{
+		Namespace:    p.Namespace,
+		Name:         p.Name,
+		PublicKey:    p.PublicKey,
+		PresharedKey: p.PresharedKey,
+		Addresses:    p.Addresses,
+		Routes:       p.Routes,
+		Endpoint:     p.Endpoint,
+		Access:       p.Access,
+		ExpiresAt:    p.ExpiresAt,
+	}
+	// Keepalives of the gateway's own start the handshake where it is the one
+	// that dials; towards everyone else they would only wake phones.
+	if peer.Endpoint != "" {
+		peer.PersistentKeepalive = p.Keepalive
+	}
+	return peer
 }
 
 // ClientConfig returns a configuration of the peer's own that connects to the

@@ -73,14 +73,14 @@ func (g *Gateway) distinctKeys(before before) {
 	owner := map[wireguard.Key]string{}
 	for _, p := range g.settledFirst(before.hadKey) {
 		if p.PublicKey == g.Keys.Public {
-			p.reject(v1alpha1.ReasonDuplicatePublicKey, fmt.Sprintf("the public key of peer %q is the gateway's own: use that of the peer's device", p.Name))
+			p.reject(v1alpha1.ReasonDuplicatePublicKey, fmt.Sprintf("the public key of peer %q is the gateway's own: use that of the peer's device", p.title()))
 			continue
 		}
 		if other, ok := owner[p.PublicKey]; ok {
-			p.reject(v1alpha1.ReasonDuplicatePublicKey, fmt.Sprintf("peers %q and %q have the same public key: every device needs a key of its own", p.Name, other))
+			p.reject(v1alpha1.ReasonDuplicatePublicKey, fmt.Sprintf("peers %q and %q have the same public key: every device needs a key of its own", p.title(), other))
 			continue
 		}
-		owner[p.PublicKey] = p.Name
+		owner[p.PublicKey] = p.title()
 	}
 }
 
@@ -106,7 +106,7 @@ func routeConflict(p *Peer, taken []*Peer) (message string) {
 		for _, r := range p.Routes {
 			for _, o := range other.Routes {
 				if r.Overlaps(o) {
-					return fmt.Sprintf("the route %s of peer %q overlaps with %s of peer %q: a network can be behind one peer only", r, p.Name, o, other.Name)
+					return fmt.Sprintf("the route %s of peer %q overlaps with %s of peer %q: a network can be behind one peer only", r, p.title(), o, other.title())
 				}
 			}
 		}

@@ -40,6 +40,11 @@ type Inputs struct {
 	Secrets map[string]map[string][]byte
 	// Nodes are the cluster's, where a node's address is advertised.
 	Nodes []corev1.Node
+	// Attachments are the ConfigMaps by which WireguardPeers attach, or anything
+	// else with their labels.
+	Attachments []corev1.ConfigMap
+	// Namespaces are those that the consent selects by their labels.
+	Namespaces []corev1.Namespace
 
 	Now    time.Time
 	Random io.Reader
@@ -57,11 +62,16 @@ type Gateway struct {
 	NextExpiry time.Time
 	// Reservations are the addresses of every peer that has any.
 	Reservations map[string][]netip.Addr
+	// Refused is the number of attachments that were not accepted.
+	Refused int
 }
 
 // Peer is what a peer will be.
 type Peer struct {
 	*spec.Peer
+
+	// Attached tells that it is a WireguardPeer, whose Secret is its own.
+	Attached bool
 
 	PublicKey    wireguard.Key
 	PrivateKey   *wireguard.Key // nil: the device keeps it
@@ -79,6 +89,14 @@ type Peer struct {
 
 // ID names a peer among those of all namespaces.
 func (p *Peer) ID() string { return id(p.Namespace, p.Name) }
+
+// title names a peer in messages: those of the gateway itself by their name.
+func (p *Peer) title() string {
+	if p.Attached {
+		return p.ID()
+	}
+	return p.Name
+}
 
 func id(namespace, name string) string { return namespace + "/" + name }
 
@@ -114,19 +132,32 @@ func New(in Inputs) (*Gateway, error) {
 	for i := range in.Spec.Peers {
 		g.Peers[i].Peer = &in.Spec.Peers[i]
 	}
-	slices.SortFunc(g.Peers, func(a, b Peer) int {
-		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
-	})
-
 	before := in.before()
+	accepted, refused := in.attached(keys.Seed, before)
+	g.Refused = refused
+	duplicates := g.attach(accepted)
+	g.sortPeers()
+
 	g.peerStates(in.Now)
+	g.withinConsent(accepted)
 	g.peerKeys(in.Secrets)
 	g.peerAddresses(before)
 	g.distinctKeys(before)
 	g.distinctRoutes(before)
+	g.withinSize(before)
 	g.Endpoints = g.endpoints(in)
 	g.peerConfigs()
+	g.Peers = append(g.Peers, duplicates...)
+	g.sortPeers()
 	return g, nil
+}
+
+// sortPeers sorts by namespace and name, a WireguardPeer after the inline peer
+// whose name it has.
+func (g *Gateway) sortPeers() {
+	slices.SortStableFunc(g.Peers, func(a, b Peer) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
 }
 
 // Rejected returns the peers that cannot be served.

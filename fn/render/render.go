@@ -74,7 +74,8 @@ func Gateway(g *plan.Gateway) ([]Composed, error) {
 	out = append(out, optional(g)...)
 	for i := range g.Peers {
 		p := &g.Peers[i]
-		if p.State == v1alpha1.PeerRejected {
+		// A WireguardPeer composes its own, in its own namespace.
+		if p.State == v1alpha1.PeerRejected || p.Attached {
 			continue
 		}
 		s, err := PeerSecret(g, p)
