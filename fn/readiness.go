@@ -1,12 +1,12 @@
 package fn
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/wireguardgateway/function-wireguard-gateway/api/v1alpha1"
 	"github.com/wireguardgateway/function-wireguard-gateway/fn/names"
@@ -56,10 +56,11 @@ func deploymentReady(d *appsv1.Deployment) (ready bool, reason, message string) 
 	// Deployment says so, and it is what the user needs to hear first.
 	for _, c := range d.Status.Conditions {
 		if c.Type == appsv1.DeploymentReplicaFailure && c.Status == corev1.ConditionTrue {
-			return false, c.Reason, podRefused(c.Message)
+			return false, cmp.Or(c.Reason, string(c.Type)), podRefused(cmp.Or(c.Message, "Its pods cannot be created."))
 		}
 	}
-	want := ptr.Deref(d.Spec.Replicas, 1)
+	// One, whatever somebody scaled it to in the meantime.
+	const want = 1
 	s := d.Status
 	switch {
 	case s.ObservedGeneration < d.Generation:
@@ -79,7 +80,7 @@ func podRefused(message string) string {
 }
 
 func progress(d *appsv1.Deployment) string {
-	m := fmt.Sprintf("%d of %d pods are available.", d.Status.AvailableReplicas, ptr.Deref(d.Spec.Replicas, 1))
+	m := fmt.Sprintf("%d of 1 pods are available.", d.Status.AvailableReplicas)
 	for _, c := range d.Status.Conditions {
 		if c.Type == appsv1.DeploymentProgressing && c.Status == corev1.ConditionFalse && c.Message != "" {
 			return m + " " + c.Message
