@@ -6,9 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	fnv1 "github.com/crossplane/function-sdk-go/proto/v1"
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/wireguardgateway/function-wireguard-gateway/fn/names"
 )
@@ -215,40 +214,56 @@ gateway:
 			"A route, and the endpoint that it gives.",
 			`gateway: {hostname: vpn.example.com, udpRoute: {enabled: true, parentRefs: [{name: public}]}}`,
 			`gateway: {hostname: vpn.example.com, udpRoute: {enabled: true, parentRefs: [{name: public}], port: 443}}`,
-			[]string{names.KeyUDPRoute}, []string{"peer-laptop"}, []string{"peer-laptop"},
+			[]string{names.KeyUDPRoute},
+			[]string{"peer-laptop"},
+			[]string{"peer-laptop"},
 		},
 		"NetworkPolicy": {
 			"It follows the port.", `networkPolicy: {enabled: true}`, "networkPolicy: {enabled: true}\nlistenPort: 443",
-			[]string{names.KeyNetworkPolicy}, nil,
+			[]string{names.KeyNetworkPolicy},
+			nil,
 			[]string{names.KeyNetworkPolicy, names.KeyConfig, names.KeyDeployment, names.KeyService, "peer-laptop"},
 		},
 		"PodDisruptionBudget": {
 			"There is nothing to set.", `podDisruptionBudget: {enabled: true}`, "podDisruptionBudget: {enabled: true}",
-			[]string{names.KeyPDB}, nil, nil,
+			[]string{names.KeyPDB},
+			nil, nil,
 		},
 		"PodMonitor": {
 			"Labels and interval are the user's.", `monitoring: {podMonitor: {enabled: true}}`, `monitoring: {podMonitor: {enabled: true, interval: 1m, labels: {a: b}}}`,
-			[]string{names.KeyPodMonitor}, nil, []string{names.KeyPodMonitor},
+			[]string{names.KeyPodMonitor},
+			nil,
+			[]string{names.KeyPodMonitor},
 		},
 		"HealthCheckPort": {
 			"It is a port of the Service.", `service: {healthCheckPort: 9000}`, `service: {healthCheckPort: 9001}`,
-			nil, []string{names.KeyService}, []string{names.KeyService},
+			nil,
+			[]string{names.KeyService},
+			[]string{names.KeyService},
 		},
 		"Containers": {
 			"They are in the pod.", `extraContainers: [{name: a, image: i}]`, `extraContainers: [{name: a, image: j}]`,
-			nil, []string{names.KeyDeployment}, []string{names.KeyDeployment},
+			nil,
+			[]string{names.KeyDeployment},
+			[]string{names.KeyDeployment},
 		},
 		"Scheduling": {
 			"It is the pod's.", `pod: {tolerations: [{operator: Exists}], nodeSelector: {a: b}, labels: {c: d}}`, `pod: {priorityClassName: high}`,
-			nil, []string{names.KeyDeployment}, []string{names.KeyDeployment},
+			nil,
+			[]string{names.KeyDeployment},
+			[]string{names.KeyDeployment},
 		},
 		"Annotations": {
 			"They are the Service's.", `service: {annotations: {a: b}, labels: {c: d}}`, `service: {annotations: {a: c}}`,
-			nil, []string{names.KeyService}, []string{names.KeyService},
+			nil,
+			[]string{names.KeyService},
+			[]string{names.KeyService},
 		},
 		"QRCode": {
 			"It is in the peer's Secret.", `peers: [{name: laptop, qrCode: true}]`, `peers: [{name: laptop, qrCode: true, mtu: 1300}]`,
-			nil, []string{"peer-laptop"}, []string{"peer-laptop"},
+			nil,
+			[]string{"peer-laptop"},
+			[]string{"peer-laptop"},
 		},
 	}
 	for name, tc := range cases {

@@ -27,7 +27,7 @@ var programs struct {
 func build(t *testing.T) string {
 	t.Helper()
 	programs.Do(func() {
-		if programs.folder, programs.err = os.MkdirTemp("", "tunnel-test-"); programs.err != nil {
+		if programs.folder, programs.err = os.MkdirTemp("", "tunnel-test-"); programs.err != nil { //nolint:usetesting // All tests share it.
 			return
 		}
 		for name, pkg := range map[string]string{"wireguard-go": "golang.zx2c4.com/wireguard", "wstunnel": "./wstunnel-standin"} {

@@ -33,12 +33,12 @@ const proxySettings = "TUNNEL_TEST_PROXY"
 // settings are what the proxy goes by: the route as it was rendered, and what
 // the Service that it names leads to.
 type settings struct {
-	Route       gatewayv1.HTTPRoute
-	Service     string // name:port
-	Address     string // of the pod, as host:port
-	AppProtocol string
-	Certificate string
-	Key         string
+	Route       gatewayv1.HTTPRoute `json:"route"`
+	Service     string              `json:"service"` // name:port
+	Address     string              `json:"address"` // of the pod, as host:port
+	AppProtocol string              `json:"appProtocol"`
+	Certificate string              `json:"certificate"`
+	Key         string              `json:"key"`
 }
 
 // unset is how long a request may last where the route says nothing: proxies

@@ -14,14 +14,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/crossplane/function-sdk-go/logging"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 	"sigs.k8s.io/yaml"
-
-	"github.com/crossplane/function-sdk-go/logging"
 
 	"github.com/wireguardgateway/function-wireguard-gateway/fn"
 	"github.com/wireguardgateway/function-wireguard-gateway/fn/offline"
@@ -391,7 +390,7 @@ func TestWithoutNftables(t *testing.T) {
 	// wg-quick finds its helpers beside itself, so a folder without nft has to be
 	// all that there is.
 	folder := t.TempDir()
-	for _, d := range strings.Split("/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", ":") {
+	for d := range strings.SplitSeq("/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", ":") {
 		files, _ := os.ReadDir(d)
 		for _, f := range files {
 			if f.Name() != "nft" && f.Name() != "wg-quick" {
@@ -503,12 +502,15 @@ func TestControls(t *testing.T) {
 		change func(t *testing.T, n *topology)
 	}{
 		"Unmarked": {"The WebSocket would go into the tunnel that it carries.", func(t *testing.T, n *topology) {
+			t.Helper()
 			n.rendered.conf = drop(t, n.rendered.conf, "--socket-so-mark 51820 ")
 		}},
 		"OtherAuthority": {"The certificate is verified.", func(t *testing.T, n *topology) {
+			t.Helper()
 			n.laptop.env[2] = "SSL_CERT_FILE=" + newAuthority(t).file
 		}},
 		"NoConntrackMark": {"Answers to the WebSocket have no mark.", func(t *testing.T, n *topology) {
+			t.Helper()
 			n.laptop.sysctl(t, "net.ipv4.conf.all.rp_filter=1", "net.ipv4.conf.eth0.rp_filter=1")
 			lines := strings.Split(n.rendered.conf, "\n")
 			n.rendered.conf = ""

@@ -8,6 +8,7 @@ import (
 	"crypto/sha256"
 	"crypto/tls"
 	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -207,7 +208,7 @@ func token(remote string) (string, error) {
 		return "", err
 	}
 	body, err := json.Marshal(claims{
-		ID:       fmt.Sprintf("%x", random(16)),
+		ID:       hex.EncodeToString(random(16)),
 		Protocol: json.RawMessage(`{"Udp":{"timeout":null}}`),
 		Host:     host,
 		Port:     uint16(number),

@@ -5,11 +5,13 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"log"
 	"net"
 	"net/url"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -50,28 +52,28 @@ type options struct {
 // flag is how a flag takes its value. Those without a value have no parser for
 // one.
 type flag struct {
-	command string // empty: both, in any place
-	set     func(o *options, value string) error
-	bare    func(o *options)
+	commands string // empty: in any place
+	set      func(o *options, value string) error
+	bare     func(o *options)
 }
 
 var flags = map[string]flag{
 	"--log-lvl": {set: func(_ *options, v string) error {
-		if !strings.Contains(" TRACE DEBUG INFO WARN ERROR OFF ", " "+v+" ") {
-			return fmt.Errorf("no such level")
+		if !slices.Contains([]string{"TRACE", "DEBUG", "INFO", "WARN", "ERROR", "OFF"}, v) {
+			return errors.New("no such level")
 		}
 		return nil
 	}},
-	"--http-upgrade-path-prefix": {command: "client", set: func(o *options, v string) error { o.prefix = v; return nil }},
-	"--local-to-remote":          {command: "client", set: func(o *options, v string) error { return o.setLocal(v) }},
-	"--tls-verify-certificate":   {command: "client", bare: func(o *options) { o.verify = true }},
-	"--socket-so-mark": {command: "client", set: func(o *options, v string) (err error) {
+	"--http-upgrade-path-prefix": {commands: "client", set: func(o *options, v string) error { o.prefix = v; return nil }},
+	"--local-to-remote":          {commands: "client", set: func(o *options, v string) error { return o.setLocal(v) }},
+	"--tls-verify-certificate":   {commands: "client", bare: func(o *options) { o.verify = true }},
+	"--socket-so-mark": {commands: "client", set: func(o *options, v string) (err error) {
 		o.mark, err = strconv.Atoi(v)
 		return err
 	}},
-	"--restrict-to":                       {command: "server", set: func(o *options, v string) error { o.restrictTo = append(o.restrictTo, v); return nil }},
-	"--restrict-http-upgrade-path-prefix": {command: "server", set: func(o *options, v string) error { o.restrictPrefix = append(o.restrictPrefix, v); return nil }},
-	"--websocket-ping-frequency": {set: func(o *options, v string) (err error) {
+	"--restrict-to":                       {commands: "server", set: func(o *options, v string) error { o.restrictTo = append(o.restrictTo, v); return nil }},
+	"--restrict-http-upgrade-path-prefix": {commands: "server", set: func(o *options, v string) error { o.restrictPrefix = append(o.restrictPrefix, v); return nil }},
+	"--websocket-ping-frequency": {commands: "client server", set: func(o *options, v string) (err error) {
 		o.ping, err = time.ParseDuration(v)
 		return err
 	}},
@@ -81,38 +83,14 @@ func parse(args []string) (command string, o *options, err error) {
 	o = &options{prefix: "v1", ping: 30 * time.Second}
 	var positional []string
 	for len(args) > 0 {
-		name, value, inline := strings.Cut(args[0], "=")
-		args = args[1:]
-		if !strings.HasPrefix(name, "-") {
-			if inline {
-				name += "=" + value
-			}
-			positional = append(positional, name)
-			if len(positional) == 1 {
-				command = name
+		if strings.HasPrefix(args[0], "-") {
+			if args, err = o.flag(command, args); err != nil {
+				return "", nil, err
 			}
 			continue
 		}
-		f, ok := flags[name]
-		if !ok || (f.command != "" && f.command != command) || (name == "--websocket-ping-frequency" && command == "") {
-			return "", nil, fmt.Errorf("unexpected argument '%s' found", name)
-		}
-		if f.bare != nil {
-			if inline {
-				return "", nil, fmt.Errorf("unexpected value for '%s'", name)
-			}
-			f.bare(o)
-			continue
-		}
-		if !inline {
-			if len(args) == 0 {
-				return "", nil, fmt.Errorf("a value is required for '%s'", name)
-			}
-			value, args = args[0], args[1:]
-		}
-		if err := f.set(o, value); err != nil {
-			return "", nil, fmt.Errorf("invalid value '%s' for '%s': %w", value, name, err)
-		}
+		positional = append(positional, args[0])
+		command, args = positional[0], args[1:]
 	}
 	if len(positional) != 2 || (command != "client" && command != "server") {
 		return "", nil, fmt.Errorf("want client or server, and an address, got %q", positional)
@@ -128,20 +106,44 @@ func parse(args []string) (command string, o *options, err error) {
 	return command, o, nil
 }
 
+// flag takes the first argument, with its value, and returns the others.
+func (o *options) flag(command string, args []string) ([]string, error) {
+	name, value, inline := strings.Cut(args[0], "=")
+	args = args[1:]
+	f, ok := flags[name]
+	switch {
+	case !ok || (f.commands != "" && (command == "" || !strings.Contains(f.commands, command))):
+		return nil, fmt.Errorf("unexpected argument '%s' found", name)
+	case f.bare != nil && inline:
+		return nil, fmt.Errorf("unexpected value for '%s'", name)
+	case f.bare != nil:
+		f.bare(o)
+		return args, nil
+	case !inline && len(args) == 0:
+		return nil, fmt.Errorf("a value is required for '%s'", name)
+	case !inline:
+		value, args = args[0], args[1:]
+	}
+	if err := f.set(o, value); err != nil {
+		return nil, fmt.Errorf("invalid value '%s' for '%s': %w", value, name, err)
+	}
+	return args, nil
+}
+
 // setLocal reads udp://[BIND:]PORT:HOST:PORT?timeout_sec=0. An idle tunnel that
 // is closed would lose what the gateway sends.
 func (o *options) setLocal(v string) error {
 	rest, ok := strings.CutPrefix(v, "udp://")
 	if !ok {
-		return fmt.Errorf("the stand-in does UDP only")
+		return errors.New("the stand-in does UDP only")
 	}
 	rest, query, _ := strings.Cut(rest, "?")
 	if query != "timeout_sec=0" {
-		return fmt.Errorf("the stand-in has no idle timeout: want timeout_sec=0")
+		return errors.New("the stand-in has no idle timeout: want timeout_sec=0")
 	}
 	p := strings.Split(rest, ":")
 	if len(p) != 4 {
-		return fmt.Errorf("want BIND:PORT:HOST:PORT")
+		return errors.New("want BIND:PORT:HOST:PORT")
 	}
 	o.local, o.remote = net.JoinHostPort(p[0], p[1]), net.JoinHostPort(p[2], p[3])
 	return nil

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -23,7 +24,7 @@ func serve(o *options) error {
 			err = relay(o, w, r, destination)
 		}
 		if err != nil {
-			log.Printf("rejecting %s: %v", r.URL.Path, err)
+			log.Printf("rejecting %s: %v", r.URL.Path, err) //nolint:gosec // It is read by tests only.
 			http.Error(w, "Invalid request", http.StatusBadRequest)
 		}
 	})}
@@ -58,7 +59,7 @@ func (o *options) destination(r *http.Request) (string, error) {
 	if !strings.HasPrefix(string(c.Protocol), `{"Udp":`) {
 		return "", errors.New("the stand-in does UDP only")
 	}
-	destination := net.JoinHostPort(c.Host, fmt.Sprint(c.Port))
+	destination := net.JoinHostPort(c.Host, strconv.Itoa(int(c.Port)))
 	if len(o.restrictTo) > 0 && !slices.Contains(o.restrictTo, destination) {
 		return "", fmt.Errorf("the destination %s is not allowed", destination)
 	}
@@ -66,7 +67,7 @@ func (o *options) destination(r *http.Request) (string, error) {
 }
 
 func relay(o *options, rw http.ResponseWriter, r *http.Request, destination string) error {
-	udp, err := net.Dial("udp", destination)
+	udp, err := (&net.Dialer{}).DialContext(r.Context(), "udp", destination)
 	if err != nil {
 		return err
 	}
@@ -86,7 +87,7 @@ func relay(o *options, rw http.ResponseWriter, r *http.Request, destination stri
 		log.Print("cannot answer: ", err)
 		return nil
 	}
-	log.Print("tunnel to ", destination)
+	log.Print("tunnel to ", destination) //nolint:gosec // It is read by tests only.
 	go func() {
 		b := make([]byte, 1<<16)
 		for {
