@@ -69,6 +69,7 @@ func Run(ctx context.Context, o Options, log *slog.Logger) error {
 		health:  newHealth(),
 	}
 
+	defer g.firewall.Close()
 	client := apiClient(o, log)
 	if o.Once {
 		return g.once(ctx, o, client)

@@ -1,6 +1,7 @@
 package wireguard
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -129,16 +130,29 @@ func DecodeGatewayConfig(b []byte) (GatewayConfig, error) {
 // decode checks the version before anything else: what else the document says
 // may mean something different in another version.
 func decode(b []byte, into any) error {
+	version, err := versionOf(b)
+	if err != nil {
+		return redact(err)
+	}
+	if version != DocumentVersion {
+		return fmt.Errorf("version %d is not known, only %d: update this component", version, DocumentVersion)
+	}
+	return redact(json.Unmarshal(b, into))
+}
+
+// versionOf reads the version, which our own documents begin with, so that it
+// need not read all of a large one twice.
+func versionOf(b []byte) (int, error) {
 	v := struct {
 		Version int `json:"version"`
 	}{}
-	if err := json.Unmarshal(b, &v); err != nil {
-		return redact(err)
+	d := json.NewDecoder(bytes.NewReader(b))
+	if open, err := d.Token(); err == nil && open == json.Delim('{') {
+		if key, err := d.Token(); err == nil && key == "version" && d.Decode(&v.Version) == nil {
+			return v.Version, nil
+		}
 	}
-	if v.Version != DocumentVersion {
-		return fmt.Errorf("version %d is not known, only %d: update this component", v.Version, DocumentVersion)
-	}
-	return redact(json.Unmarshal(b, into))
+	return v.Version, json.Unmarshal(b, &v)
 }
 
 // redact keeps the documents' values, which may be private keys, out of

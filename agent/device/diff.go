@@ -59,18 +59,21 @@ func present(peers []wgtypes.Peer) map[wgtypes.Key]peer {
 // addresses of peers, that are no longer wanted.
 func revocations(have, want map[wgtypes.Key]peer) []wgtypes.PeerConfig {
 	var out []wgtypes.PeerConfig
-	for _, k := range sortedKeys(have) {
+	for k, h := range have {
 		w, wanted := want[k]
 		if !wanted {
 			out = append(out, wgtypes.PeerConfig{PublicKey: k, Remove: true, UpdateOnly: true})
 			continue
 		}
-		kept := slices.DeleteFunc(slices.Clone(have[k].allowedIPs), func(p netip.Prefix) bool { return !slices.Contains(w.allowedIPs, p) })
-		if len(kept) < len(have[k].allowedIPs) {
+		if slices.Equal(h.allowedIPs, w.allowedIPs) {
+			continue
+		}
+		kept := slices.DeleteFunc(slices.Clone(h.allowedIPs), func(p netip.Prefix) bool { return !slices.Contains(w.allowedIPs, p) })
+		if len(kept) < len(h.allowedIPs) {
 			out = append(out, wgtypes.PeerConfig{PublicKey: k, UpdateOnly: true, ReplaceAllowedIPs: true, AllowedIPs: ipNets(kept)})
 		}
 	}
-	return out
+	return sorted(out)
 }
 
 // grants returns what the device has to be given: new peers, and what is new
@@ -78,9 +81,11 @@ func revocations(have, want map[wgtypes.Key]peer) []wgtypes.PeerConfig {
 // that their sessions and endpoints stay.
 func grants(have, want map[wgtypes.Key]peer) []wgtypes.PeerConfig {
 	var out []wgtypes.PeerConfig
-	for _, k := range sortedKeys(want) {
-		w := want[k]
+	for k, w := range want {
 		h, there := have[k]
+		if there && h.equal(w) {
+			continue
+		}
 		c := wgtypes.PeerConfig{PublicKey: k, UpdateOnly: there}
 		if h.preshared != w.preshared {
 			c.PresharedKey = &w.preshared
@@ -94,16 +99,13 @@ func grants(have, want map[wgtypes.Key]peer) []wgtypes.PeerConfig {
 			out = append(out, c)
 		}
 	}
-	return out
+	return sorted(out)
 }
 
-func sortedKeys(peers map[wgtypes.Key]peer) []wgtypes.Key {
-	keys := make([]wgtypes.Key, 0, len(peers))
-	for k := range peers {
-		keys = append(keys, k)
-	}
-	slices.SortFunc(keys, func(a, b wgtypes.Key) int { return bytes.Compare(a[:], b[:]) })
-	return keys
+// sorted makes the order of changes the same each time.
+func sorted(changes []wgtypes.PeerConfig) []wgtypes.PeerConfig {
+	slices.SortFunc(changes, func(a, b wgtypes.PeerConfig) int { return bytes.Compare(a.PublicKey[:], b.PublicKey[:]) })
+	return changes
 }
 
 func comparePrefixes(a, b netip.Prefix) int {

@@ -32,6 +32,10 @@ type Changes struct {
 // that no peer ever has its own rules with another's address.
 func (d *Device) Revoke(c *config.Config) (Changes, error) {
 	d.want = wanted(c.Peers)
+	return d.revoke()
+}
+
+func (d *Device) revoke() (Changes, error) {
 	if !d.known {
 		return Changes{}, nil
 	}
@@ -57,11 +61,11 @@ func (d *Device) Revoke(c *config.Config) (Changes, error) {
 	return counts, nil
 }
 
-// Grant gives the device what the configuration has beyond it. It belongs
-// after the change of the firewall.
+// Grant gives the device what the configuration that Revoke was given has
+// beyond it. It belongs after the change of the firewall.
 func (d *Device) Grant(c *config.Config, now time.Time) (Changes, error) {
 	// What a device that was only just read has too much of goes first.
-	counts, err := d.Revoke(c)
+	counts, err := d.revoke()
 	if err != nil {
 		return Changes{}, err
 	}

@@ -5,27 +5,25 @@ import (
 	"reflect"
 
 	"github.com/google/nftables"
-	"github.com/mdlayher/netlink"
 
 	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
 )
 
-const (
-	// elementsPerMessage keeps a list of elements below the 64 KiB that a
-	// netlink attribute can hold: an element with a verdict takes up to 100
-	// bytes.
-	elementsPerMessage = 500
-
-	// socketBuffer is how many bytes a transaction, and the acknowledgements
-	// of its messages, may take. It is a limit, not memory in use.
-	socketBuffer = 64 << 20
-)
+// elementsPerMessage keeps a list of elements below the 64 KiB that a netlink
+// attribute can hold: an element with a verdict takes up to 100 bytes.
+const elementsPerMessage = 500
 
 // Firewall keeps the table. The zero value is ready for use. It is not safe
 // for concurrent use.
 type Firewall struct {
 	applied Ruleset
 	state   fingerprint
+	sockets sockets
+}
+
+// Close ends the talk with nftables. The table stays.
+func (f *Firewall) Close() {
+	f.sockets.close()
 }
 
 // Ensure makes the table what the rule set says, in one transaction: there is
@@ -38,14 +36,14 @@ func (f *Firewall) Ensure(r Ruleset) (bool, error) {
 	}
 	f.state = fingerprint{}
 	d, small := difference(f.applied, r)
-	if !known || !small || d.apply() != nil {
+	if !known || !small || f.sockets.change(d.write) != nil {
 		// The difference may fail where somebody has just changed the table.
 		// Writing all of it needs nothing of what is there.
-		if err := replace(r); err != nil {
+		if err := f.sockets.change(r.write); err != nil {
 			return false, fmt.Errorf("cannot replace nftables table: %w", err)
 		}
 	}
-	g, err := generation()
+	g, err := f.sockets.generation()
 	if err != nil {
 		return true, err
 	}
@@ -55,14 +53,14 @@ func (f *Firewall) Ensure(r Ruleset) (bool, error) {
 
 // Remove deletes the table. It is no error if there is none.
 func Remove() error {
-	c, err := connect()
+	s := sockets{}
+	defer s.close()
+	err := s.change(func(c *nftables.Conn) error {
+		// Adding it first makes the deletion succeed in any case.
+		c.DelTable(c.AddTable(table()))
+		return nil
+	})
 	if err != nil {
-		return err
-	}
-	// Adding it first makes the deletion succeed in any case.
-	t := c.AddTable(table())
-	c.DelTable(t)
-	if err := c.Flush(); err != nil {
 		return fmt.Errorf("cannot delete nftables table: %w", err)
 	}
 	return nil
@@ -72,25 +70,8 @@ func table() *nftables.Table {
 	return &nftables.Table{Name: wireguard.FirewallTable, Family: nftables.TableFamilyINet}
 }
 
-func connect() (*nftables.Conn, error) {
-	c, err := nftables.New(nftables.WithSockOptions(func(s *netlink.Conn) error {
-		if err := s.SetWriteBuffer(socketBuffer); err != nil {
-			return err
-		}
-		return s.SetReadBuffer(socketBuffer)
-	}))
-	if err != nil {
-		return nil, fmt.Errorf("cannot talk to nftables: %w", err)
-	}
-	return c, nil
-}
-
-// replace deletes the table and writes it anew in one transaction.
-func replace(r Ruleset) error {
-	c, err := connect()
-	if err != nil {
-		return err
-	}
+// write deletes the table and writes it anew.
+func (r Ruleset) write(c *nftables.Conn) error {
 	t := c.AddTable(table())
 	c.DelTable(t)
 	t = c.AddTable(table())
@@ -111,7 +92,7 @@ func replace(r Ruleset) error {
 			c.AddRule(&nftables.Rule{Table: t, Chain: chains[i], Exprs: rule})
 		}
 	}
-	return c.Flush()
+	return nil
 }
 
 func nftablesChain(t *nftables.Table, ch chain) *nftables.Chain {

@@ -40,6 +40,13 @@ func inNamespace(t testing.TB) {
 	t.Cleanup(func() { _ = ns.Close() })
 }
 
+func newFirewall(t testing.TB) *Firewall {
+	t.Helper()
+	f := &Firewall{}
+	t.Cleanup(f.Close)
+	return f
+}
+
 func nft(t testing.TB, args ...string) string {
 	t.Helper()
 	if _, err := exec.LookPath("nft"); err != nil {
@@ -110,7 +117,7 @@ func TestRender(t *testing.T) {
 			inNamespace(t)
 			c := gateway()
 			tc.change(c)
-			f := Firewall{}
+			f := newFirewall(t)
 			if _, err := f.Ensure(Render(c, tc.network)); err != nil {
 				t.Fatal(err)
 			}
@@ -143,7 +150,7 @@ func TestEnsure(t *testing.T) {
 	}
 	before := others()
 
-	f := Firewall{}
+	f := newFirewall(t)
 	r := Render(gateway(), Network{IPv4: "eth0"})
 	ensure := func(step string, r Ruleset, want bool) {
 		t.Helper()
@@ -242,14 +249,14 @@ func TestDifferences(t *testing.T) {
 		return c
 	}
 	network := Network{IPv4: "eth0", IPv6: "eth0"}
-	f := Firewall{}
+	f := newFirewall(t)
 	small := 0
 	for i := range 40 {
 		r := Render(draw(), network)
 		d, ok := difference(f.applied, r)
 		if ok {
 			small++
-			if err := d.apply(); err != nil {
+			if err := f.sockets.change(d.write); err != nil {
 				t.Fatalf("%d: the difference is refused: %v", i, err)
 			}
 			f.applied = r
@@ -257,7 +264,7 @@ func TestDifferences(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := tableParts(t)
-		if err := replace(r); err != nil {
+		if err := f.sockets.change(r.write); err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(tableParts(t), got); diff != "" {
@@ -285,7 +292,7 @@ func tableParts(t testing.TB) []string {
 // A table that cannot be written must leave the one before in force.
 func TestEnsureFailure(t *testing.T) {
 	inNamespace(t)
-	f := Firewall{}
+	f := newFirewall(t)
 	r := Render(gateway(), Network{IPv4: "eth0"})
 	if _, err := f.Ensure(r); err != nil {
 		t.Fatal(err)
@@ -321,7 +328,7 @@ func TestManyPeers(t *testing.T) {
 		}
 		c.Peers = append(c.Peers, p)
 	}
-	f := Firewall{}
+	f := newFirewall(t)
 	start := time.Now()
 	if _, err := f.Ensure(Render(c, Network{IPv4: "eth0"})); err != nil {
 		t.Fatal(err)

@@ -82,12 +82,8 @@ func without(list, other []interval) []interval {
 	return out
 }
 
-// apply makes the change in one transaction.
-func (d delta) apply() error {
-	c, err := connect()
-	if err != nil {
-		return err
-	}
+// write makes the change.
+func (d delta) write(c *nftables.Conn) error {
 	t := table()
 	for _, ch := range d.added {
 		nc := c.AddChain(nftablesChain(t, ch))
@@ -113,5 +109,5 @@ func (d delta) apply() error {
 	for _, ch := range d.removed {
 		c.DelChain(nftablesChain(t, ch))
 	}
-	return c.Flush()
+	return nil
 }

@@ -29,7 +29,7 @@ func (f *Firewall) Check() (bool, error) {
 	if !f.state.known {
 		return false, nil
 	}
-	now, err := generation()
+	now, err := f.sockets.generation()
 	if err != nil {
 		return false, err
 	}
@@ -37,7 +37,7 @@ func (f *Firewall) Check() (bool, error) {
 	if untouched && f.state.rules != nil {
 		return true, nil
 	}
-	read, err := takeFingerprint()
+	read, err := f.sockets.fingerprint()
 	if err != nil {
 		return false, err
 	}
@@ -52,8 +52,8 @@ func (f *Firewall) Check() (bool, error) {
 	return true, nil
 }
 
-func takeFingerprint() (fingerprint, error) {
-	g, err := generation()
+func (s *sockets) fingerprint() (fingerprint, error) {
+	g, err := s.generation()
 	if err != nil {
 		return fingerprint{}, err
 	}
@@ -63,7 +63,7 @@ func takeFingerprint() (fingerprint, error) {
 	if err != nil {
 		return fingerprint{}, fmt.Errorf("cannot encode nftables request: %w", err)
 	}
-	messages, err := request(unix.NFT_MSG_GETRULE, netlink.Request|netlink.Dump, table)
+	messages, err := s.request(unix.NFT_MSG_GETRULE, netlink.Request|netlink.Dump, table)
 	if err != nil {
 		return fingerprint{}, fmt.Errorf("cannot list nftables rules: %w", err)
 	}
@@ -78,8 +78,8 @@ func takeFingerprint() (fingerprint, error) {
 	return f, nil
 }
 
-func generation() (uint32, error) {
-	messages, err := request(unix.NFT_MSG_GETGEN, netlink.Request, nil)
+func (s *sockets) generation() (uint32, error) {
+	messages, err := s.request(unix.NFT_MSG_GETGEN, netlink.Request, nil)
 	if err != nil {
 		return 0, fmt.Errorf("cannot read nftables generation: %w", err)
 	}
@@ -91,22 +91,6 @@ func generation() (uint32, error) {
 		return 0, err
 	}
 	return binary.BigEndian.Uint32(id), nil
-}
-
-// request speaks to nftables directly, because the library reads back fewer
-// expressions than it writes.
-func request(kind uint16, flags netlink.HeaderFlags, attributes []byte) ([]netlink.Message, error) {
-	c, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = c.Close() }()
-	// struct nfgenmsg: family, version, resource.
-	header := []byte{unix.NFPROTO_INET, unix.NFNETLINK_V0, 0, 0}
-	return c.Execute(netlink.Message{
-		Header: netlink.Header{Type: netlink.HeaderType(unix.NFNL_SUBSYS_NFTABLES<<8 | kind), Flags: flags},
-		Data:   append(header, attributes...),
-	})
 }
 
 func attribute(m netlink.Message, kind uint16) ([]byte, error) {
