@@ -313,8 +313,8 @@ func TestAddressesReserved(t *testing.T) {
 		},
 		"LastOfAll": {
 			reason: "After the last address of all comes the beginning.",
-			spec:   `{peerCIDRv6: "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ff00/120", reservedAddresses: ["ffff:ffff:ffff:ffff:ffff:ffff:ffff:ff10-ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"], peers: [{name: laptop}]}`,
-			want:   map[string]string{"laptop": "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ff02"},
+			spec:   `{peerCIDR: 255.255.255.0/24, reservedAddresses: ["255.255.255.16-255.255.255.255"], peers: [{name: laptop}]}`,
+			want:   map[string]string{"laptop": "255.255.255.2"},
 		},
 		"AllOfIPv6": {
 			reason: "A pool of 2^96 addresses, all of them reserved.",

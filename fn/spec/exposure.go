@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/wireguardgateway/function-wireguard-gateway/api/v1alpha1"
@@ -41,6 +42,9 @@ func (p *parser) service(path *field.Path, g *Gateway) {
 	if s.LoadBalancerIP != "" {
 		p.address(path.Child("loadBalancerIP"), s.LoadBalancerIP, s.LoadBalancerIP)
 	}
+	if c := s.LoadBalancerClass; c != "" && len(validation.IsQualifiedName(c)) > 0 {
+		p.refuse(path.Child("loadBalancerClass"), c, "is no class of load balancers: write it as a label key, such as example.com/class")
+	}
 	for i, r := range s.LoadBalancerSourceRanges {
 		// Load balancers take host bits for zero, so they are not refused here.
 		if _, err := netip.ParsePrefix(r); err != nil {
@@ -60,6 +64,9 @@ func (p *parser) service(path *field.Path, g *Gateway) {
 		if i > 0 && f == s.IPFamilies[0] {
 			p.errs = append(p.errs, field.Duplicate(path.Child("ipFamilies").Index(i), f))
 		}
+	}
+	if s.IPFamilyPolicy == "SingleStack" && len(s.IPFamilies) > 1 {
+		p.refuse(path.Child("ipFamilyPolicy"), s.IPFamilyPolicy, "has one family, and ipFamilies has two: name one, or set it to PreferDualStack")
 	}
 	if len(s.IPFamilies) > 2 {
 		p.errs = append(p.errs, field.TooMany(path.Child("ipFamilies"), len(s.IPFamilies), 2))

@@ -128,6 +128,7 @@ func (p *parser) tunnel(path *field.Path, g *Gateway) {
 		Image:      defaulted(in.Image, g.Platform.Images.Wstunnel),
 		Resources:  p.resources(path.Child("resources"), in.Resources),
 	}
+	p.image(path.Child("image"), g.Tunnel.Image)
 	if g.ListenPort == TunnelPort {
 		p.refuse(field.NewPath("spec", "listenPort"), g.ListenPort, fmt.Sprintf("is the port of the tunnel: use another than %d", TunnelPort))
 	}

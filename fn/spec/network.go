@@ -3,6 +3,7 @@ package spec
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -77,9 +78,15 @@ func (p *parser) pools(root *field.Path, g *Gateway, st *v1alpha1.WireguardGatew
 	p.poolsValid = len(p.errs) == errs
 
 	for i, s := range p.spec.ReservedAddresses {
-		if r, ok := p.reserved(root.Child("reservedAddresses").Index(i), s); ok {
-			g.Reserved = append(g.Reserved, r)
+		at := root.Child("reservedAddresses").Index(i)
+		r, ok := p.reserved(at, s)
+		if !ok {
+			continue
 		}
+		if slices.Contains(g.Reserved, r) {
+			p.errs = append(p.errs, field.Duplicate(at, s))
+		}
+		g.Reserved = append(g.Reserved, r)
 	}
 }
 
@@ -94,6 +101,8 @@ func (p *parser) pool(path *field.Path, s string, g *Gateway, family func(netip.
 		p.refuse(path, s, "is no "+familyName+" network: peerCIDR is for IPv4, peerCIDRv6 for IPv6")
 	case n.Bits() > maxBits:
 		p.refuse(path, s, fmt.Sprintf("is too small: a pool is /%d or larger, so that there is room for the gateway and a peer", maxBits))
+	case !n.Addr().IsGlobalUnicast() && n.Bits() > 0:
+		p.refuse(path, s, "is a network of addresses that are not routed: name a private one, such as "+v1alpha1.DefaultPeerCIDR+" or fd00:8::/64")
 	case n.Bits() == 0:
 		p.refuse(path, s, "is everything: name a private network, such as "+v1alpha1.DefaultPeerCIDR+" or fd00:8::/64")
 	default:

@@ -55,6 +55,9 @@ func ParsePlatform(in v1beta1.InputSpec) (Platform, field.ErrorList) {
 		Cilium:        in.Cilium,
 		TTL:           v1beta1.DefaultTTL,
 	}
+	p.image(root.Child("images", "agent"), out.Images.Agent)
+	p.image(root.Child("images", "gluetun"), out.Images.Gluetun)
+	p.image(root.Child("images", "wstunnel"), out.Images.Wstunnel)
 	p.oneOf(root.Child("imagePullPolicy"), out.PullPolicy, "Always", "IfNotPresent", "Never")
 	if message := checkDomain(out.ClusterDomain); message != "" {
 		p.refuse(root.Child("clusterDomain"), out.ClusterDomain, message)

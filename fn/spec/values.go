@@ -98,6 +98,12 @@ func checkDomain(s string) (message string) {
 	return ""
 }
 
+func (p *parser) image(path *field.Path, s string) {
+	if !image.MatchString(s) {
+		p.refuse(path, s, "is no image: write a name with a tag or a digest")
+	}
+}
+
 func (p *parser) secretKey(path *field.Path, name, key, defaultKey string) SecretKey {
 	k := SecretKey{Name: name, Key: defaulted(key, defaultKey)}
 	if len(validation.IsDNS1123Subdomain(name)) > 0 {
