@@ -101,6 +101,7 @@ func (g *gateway) tell() {
 	if g.applied != "" {
 		state, reason := g.egress(g.config)
 		report.Egress = state
+		g.metrics.Egress(g.config.Egress.Mode, reason == "")
 		for _, r := range []string{reason, forwarding(g.config)} {
 			if r != "" {
 				failing = append(failing, r)

@@ -36,6 +36,9 @@ type Metrics struct {
 	ConfigApplied prometheus.Gauge
 	Ready         prometheus.Gauge
 	Peers         prometheus.Gauge
+	// egress has no value before the way out was looked at.
+	egress *prometheus.GaugeVec
+	mode   string
 
 	poolSize, poolUsed *prometheus.GaugeVec
 }
@@ -72,6 +75,10 @@ func New(r prometheus.Registerer) *Metrics {
 			Name: "wireguard_gateway_peers",
 			Help: "Peers on the device.",
 		}),
+		egress: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "wireguard_gateway_egress_up",
+			Help: "1 if traffic of peers can leave as configured, 0 if it is dropped.",
+		}, []string{"mode"}),
 		poolSize: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "wireguard_gateway_pool_addresses",
 			Help: "Addresses of the pool that peers can have.",
@@ -81,7 +88,7 @@ func New(r prometheus.Registerer) *Metrics {
 			Help: "Addresses of the pool that peers have, on the device or not.",
 		}, []string{"pool"}),
 	}
-	r.MustRegister(m.SyncDuration, m.SyncErrors, m.Rejected, m.ConfigValid, m.ConfigApplied, m.Ready, m.Peers, m.poolSize, m.poolUsed,
+	r.MustRegister(m.SyncDuration, m.SyncErrors, m.Rejected, m.ConfigValid, m.ConfigApplied, m.Ready, m.Peers, m.egress, m.poolSize, m.poolUsed,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -104,6 +111,15 @@ func (m *Metrics) Applied(c *config.Config, now time.Time) {
 		}
 		m.poolUsed.WithLabelValues(pool.String()).Set(float64(used))
 	}
+}
+
+// Egress notes whether traffic of peers can leave. A configuration has one mode.
+func (m *Metrics) Egress(mode string, up bool) {
+	if m.mode != mode {
+		m.egress.Reset()
+		m.mode = mode
+	}
+	m.egress.WithLabelValues(mode).Set(Bool(up))
 }
 
 // poolSize leaves out the network's own address, broadcast, and the gateway's.
