@@ -1,12 +1,22 @@
 # Short names for what the go command and the scripts do. A recipe holds no logic of its own.
 
-.PHONY: generate test lint build render packages tools fuzz bench ci
+.PHONY: generate test test-controlplane test-controlplane-long lint build render packages tools fuzz bench ci
 
 generate:
 	go generate ./...
 
 test:
 	go test ./...
+
+# On a real API server with the real Crossplane, which are built once, in half an hour. Needs root.
+test-controlplane:
+	tools/build.sh crossplane crossplane-core etcd kube-apiserver kube-controller-manager kubectl
+	WIREGUARD_GATEWAY_CONTROLPLANE=1 go test -v -count 1 -timeout 30m ./test/controlplane/...
+
+# The same with all sizes and faults.
+test-controlplane-long:
+	tools/build.sh crossplane crossplane-core etcd kube-apiserver kube-controller-manager kubectl
+	WIREGUARD_GATEWAY_CONTROLPLANE=long go test -v -count 1 -timeout 2h ./test/controlplane/...
 
 lint:
 	tools/lint.sh

@@ -95,7 +95,7 @@ func Start(t testing.TB, o Options) *Cluster {
 	c, err := Run(o)
 	t.Cleanup(func() {
 		if t.Failed() {
-			c.dumpLogs(t.Logf)
+			c.DumpLogs(t)
 		}
 		c.Stop()
 	})
@@ -174,11 +174,12 @@ func (c *Cluster) Stop() {
 	}
 }
 
-// dumpLogs prints the ends of the logs that explain most failures.
-func (c *Cluster) dumpLogs(printf func(string, ...any)) {
+// DumpLogs prints the ends of the logs that explain most failures.
+func (c *Cluster) DumpLogs(t testing.TB) {
+	t.Helper()
 	for _, name := range []string{"kube-apiserver", "core", "rbac", "function"} {
 		if p := c.processes[name]; p != nil {
-			printf("the end of %s.log:\n%s", name, p.tail(15))
+			t.Logf("the end of %s.log:\n%s", name, p.tail(15))
 		}
 	}
 }

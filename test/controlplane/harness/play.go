@@ -3,7 +3,7 @@ package harness
 import (
 	"context"
 	"fmt"
-	"testing"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -25,20 +25,21 @@ var roles = map[schema.GroupVersionKind]func(*unstructured.Unstructured) map[str
 	{Group: "gateway.networking.k8s.io", Version: "v1", Kind: "UDPRoute"}:  acceptedRoute,
 }
 
-// Play plays, until the test ends, the controllers that a cluster has and this
-// one lacks: pods of Deployments become available, load balancers get an
+// Unplayed begins the names of namespaces in which nothing is played.
+const Unplayed = "unplayed-"
+
+// Play plays, until the context ends, the controllers that a cluster has and
+// this one lacks: pods of Deployments become available, load balancers get an
 // address, and Gateways accept routes.
-func (c *Cluster) Play(t testing.TB) {
-	t.Helper()
+func (c *Cluster) Play(ctx context.Context) error {
 	w, err := client.NewWithWatch(c.Config, client.Options{Scheme: scheme.Scheme})
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	t.Cleanup(cancel)
 	for gvk, role := range roles {
 		go c.playKind(ctx, w, gvk, role)
 	}
+	return nil
 }
 
 func (c *Cluster) playKind(ctx context.Context, w client.WithWatch, gvk schema.GroupVersionKind, role func(*unstructured.Unstructured) map[string]any) {
@@ -56,7 +57,7 @@ func (c *Cluster) playKind(ctx context.Context, w client.WithWatch, gvk schema.G
 		}
 		for e := range events.ResultChan() {
 			o, ok := e.Object.(*unstructured.Unstructured)
-			if !ok || o.GetDeletionTimestamp() != nil || o.GetKind() != gvk.Kind {
+			if !ok || o.GetKind() != gvk.Kind || o.GetDeletionTimestamp() != nil || strings.HasPrefix(o.GetNamespace(), Unplayed) {
 				continue
 			}
 			if status := role(o); status != nil {

@@ -36,10 +36,10 @@ func (c *Cluster) wait(ctx context.Context, what string, check func() error) err
 }
 
 // Eventually calls a check until it passes, and fails the test where it does
-// not in good time.
+// not in good time. It may be called when the test cleans up.
 func (c *Cluster) Eventually(t testing.TB, what string, check func() error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
 	defer cancel()
 	if err := c.wait(ctx, what, check); err != nil {
 		t.Fatal(err)
