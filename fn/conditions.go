@@ -24,6 +24,25 @@ const (
 	conditionEgressReady   = "EgressReady"
 )
 
+// Conditions of a WireguardPeer beside SpecValid, which are closed too.
+const (
+	conditionGatewayFound = "GatewayFound"
+	conditionPermitted    = "Permitted"
+	conditionConfigReady  = plan.ConditionConfigReady
+	conditionPodsReady    = "PodsReady"
+)
+
+// Both sets, each in its order.
+var (
+	gatewayConditions = []string{
+		conditionSpecValid, conditionKeysReady, conditionPeersReady, conditionEndpointReady,
+		conditionWorkloadReady, conditionRouteReady, conditionEgressReady,
+	}
+	peerConditions = []string{
+		conditionSpecValid, conditionGatewayFound, conditionPermitted, conditionConfigReady, conditionPodsReady,
+	}
+)
+
 // Reasons of conditions.
 const (
 	reasonValid        = "Valid"
@@ -35,6 +54,11 @@ const (
 	reasonRejected     = "PeersRejected"
 	reasonKindMissing  = "KindMissing"
 	reasonError        = "Error"
+
+	reasonNotFound          = "NotFound"
+	reasonGatewayInvalid    = "GatewayInvalid"
+	reasonWaitingForAddress = "WaitingForAddress"
+	reasonNotSupported      = "NotSupported"
 )
 
 type condition struct {
@@ -51,11 +75,8 @@ type conditions struct {
 
 // newConditions starts with what is known before anything was looked at:
 // nothing.
-func newConditions() *conditions {
-	c := &conditions{by: map[string]condition{}, types: []string{
-		conditionSpecValid, conditionKeysReady, conditionPeersReady, conditionEndpointReady,
-		conditionWorkloadReady, conditionRouteReady, conditionEgressReady,
-	}}
+func newConditions(types ...string) *conditions {
+	c := &conditions{by: map[string]condition{}, types: types}
 	for _, t := range c.types {
 		c.by[t] = condition{status: fnv1.Status_STATUS_CONDITION_UNKNOWN, reason: reasonNotEvaluated}
 	}
@@ -88,7 +109,7 @@ func (c *conditions) specValid() {
 // planned tells what the plan knows.
 func (c *conditions) planned(g *plan.Gateway, o *observed, lacks kinds) {
 	c.true(conditionKeysReady, reasonAvailable, "")
-	c.true(conditionEgressReady, reasonNotRequested, "")
+	c.egress(g, o)
 	c.routes(g, o, lacks)
 	c.peers(g)
 	if g.PodMonitor != nil && lacks[render.PodMonitorKind] {

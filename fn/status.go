@@ -24,6 +24,7 @@ func status(g *plan.Gateway, o *observed) v1alpha1.WireguardGatewayStatus {
 	for _, a := range g.Addresses {
 		s.Addresses = append(s.Addresses, a.Addr().String())
 	}
+	s.Egress = egressStatus(g, o)
 	if o.report != nil {
 		s.InjectedPods = int64(o.report.InjectedPods)
 	}

@@ -65,6 +65,8 @@ type Egress struct {
 	// ClusterCIDRs are the pod, service and node networks, which peers reach
 	// directly whatever the mode.
 	ClusterCIDRs []netip.Prefix `json:"clusterCIDRs,omitempty"`
+	// Credentials are the files that gluetun cannot start without.
+	Credentials []string `json:"credentials,omitempty"`
 }
 
 // Peer is a client of the gateway.

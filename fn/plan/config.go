@@ -16,7 +16,7 @@ func (g *Gateway) Config() wireguard.GatewayConfig {
 		Implementation:      g.Implementation,
 		PeerToPeer:          g.PeerToPeer,
 		PersistentKeepalive: g.Keepalive,
-		Egress:              wireguard.Egress{Mode: wireguard.EgressDirect, ClusterCIDRs: g.Platform.ClusterCIDRs()},
+		Egress:              g.egress(),
 		Reservations:        g.Reservations,
 		Peers:               make([]wireguard.Peer, 0, len(g.Peers)),
 	}
@@ -49,6 +49,17 @@ func (p *Peer) device() wireguard.Peer {
 		peer.PersistentKeepalive = p.Keepalive
 	}
 	return peer
+}
+
+func (g *Gateway) egress() wireguard.Egress {
+	if g.Gluetun == nil {
+		return wireguard.Egress{Mode: wireguard.EgressDirect, ClusterCIDRs: g.Platform.ClusterCIDRs()}
+	}
+	return wireguard.Egress{
+		Mode:         wireguard.EgressGluetun,
+		ClusterCIDRs: g.Gluetun.OutboundSubnets,
+		Credentials:  g.Gluetun.NeededCredentials(),
+	}
 }
 
 // ClientConfig returns a configuration of the peer's own that connects to the

@@ -134,19 +134,23 @@ func (g *Gateway) settledFirst(had func(*Peer) bool) []*Peer {
 
 // peerConfigs settles what stands in the configurations of each peer.
 func (g *Gateway) peerConfigs() {
-	everything, sites := g.everything(), g.sites()
+	sites := g.sites()
 	for i := range g.Peers {
-		p := &g.Peers[i]
-		p.AllowedIPs = everything
-		if len(p.Peer.AllowedIPs) > 0 {
-			p.AllowedIPs = g.narrow(p, sites)
-		}
-		p.DNS = g.peerDNS(p)
-		p.MTU = capped(g.MTU, p.Peer.MTU)
-		p.Direct = g.Endpoints.Direct.String()
-		if p.Advertised.Host != "" {
-			p.Direct = HostPort{Host: p.Advertised.Host, Port: cmp.Or(p.Advertised.Port, g.Endpoints.directPort)}.String()
-		}
+		g.configure(&g.Peers[i], sites)
+	}
+}
+
+// configure settles what stands in the configurations of one peer.
+func (g *Gateway) configure(p *Peer, sites []site) {
+	p.AllowedIPs = g.everything()
+	if len(p.Peer.AllowedIPs) > 0 {
+		p.AllowedIPs = g.narrow(p, sites)
+	}
+	p.DNS = g.peerDNS(p)
+	p.MTU = capped(g.MTU, p.Peer.MTU)
+	p.Direct = g.Endpoints.Direct.String()
+	if p.Advertised.Host != "" {
+		p.Direct = HostPort{Host: p.Advertised.Host, Port: cmp.Or(p.Advertised.Port, g.Endpoints.directPort)}.String()
 	}
 }
 
@@ -237,6 +241,15 @@ func (g *Gateway) peerDNS(p *Peer) []string {
 }
 
 func (g *Gateway) defaultServers() []netip.Addr {
+	// gluetun's resolver listens on all addresses of the pod. Through the
+	// server's own in the tunnel, no query leaves but through the VPN.
+	if g.Gluetun != nil {
+		servers := make([]netip.Addr, len(g.Pools))
+		for i, pool := range g.Pools {
+			servers[i] = pool.Server()
+		}
+		return servers
+	}
 	if g.Platform.ClusterDNS.IsValid() {
 		return []netip.Addr{g.Platform.ClusterDNS}
 	}

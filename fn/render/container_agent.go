@@ -64,6 +64,9 @@ func agent(g *plan.Gateway) corev1.Container {
 			corev1.VolumeMount{Name: spec.VolumeUserspace, MountPath: pathUserspace},
 		)
 	}
+	if g.Gluetun != nil {
+		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: spec.VolumeGluetunCredentials, MountPath: pathGluetunCredentials, ReadOnly: true})
+	}
 	return c
 }
 
@@ -99,14 +102,17 @@ func volumes(g *plan.Gateway) []corev1.Volume {
 		{Name: spec.VolumeState, VolumeSource: empty},
 		{Name: spec.VolumeAPIAccess, VolumeSource: corev1.VolumeSource{Projected: apiAccess()}},
 	}
+	if usesUserspace(g) || g.Gluetun != nil {
+		vs = append(vs, corev1.Volume{Name: spec.VolumeTunDevice, VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{
+			Path: pathTunDevice,
+			Type: ptr.To(corev1.HostPathCharDev),
+		}}})
+	}
 	if usesUserspace(g) {
-		vs = append(vs,
-			corev1.Volume{Name: spec.VolumeTunDevice, VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{
-				Path: pathTunDevice,
-				Type: ptr.To(corev1.HostPathCharDev),
-			}}},
-			corev1.Volume{Name: spec.VolumeUserspace, VolumeSource: empty},
-		)
+		vs = append(vs, corev1.Volume{Name: spec.VolumeUserspace, VolumeSource: empty})
+	}
+	if g.Gluetun != nil {
+		vs = append(vs, gluetunVolumes(g)...)
 	}
 	return vs
 }

@@ -61,6 +61,9 @@ func podTemplate(g *plan.Gateway) corev1.PodTemplateSpec {
 		t.Spec.DNSPolicy = corev1.DNSClusterFirstWithHostNet
 	}
 	forwarding(g, &t.Spec)
+	if g.Gluetun != nil {
+		t.Spec.InitContainers = append(t.Spec.InitContainers, gluetun(g))
+	}
 	t.Spec.InitContainers = append(t.Spec.InitContainers, in.InitContainers...)
 	return t
 }

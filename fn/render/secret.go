@@ -24,35 +24,47 @@ func ConfigSecret(g *plan.Gateway) (*corev1.Secret, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &corev1.Secret{
+	s := &corev1.Secret{
 		ObjectMeta: meta(g, names.Config(g.Name)),
 		Data:       map[string][]byte{wireguard.ConfigKey: config},
-	}, nil
-}
-
-// PeerSecret holds a peer's configurations, as far as their endpoints are
-// known.
-func PeerSecret(g *plan.Gateway, p *plan.Peer) (*corev1.Secret, error) {
-	s := &corev1.Secret{
-		ObjectMeta: meta(g, names.Peer(g.Name, p.Name)),
-		Data: map[string][]byte{
-			names.DataInternal: []byte(g.ClientConfig(p, g.Endpoints.Internal.String()).String()),
-		},
 	}
-	s.Labels[names.LabelPeer] = p.Name
-	// Without the private key it would start a tunnel that leads nowhere.
-	if g.Tunnel != nil && p.PrivateKey != nil {
-		s.Data[names.DataTunnel] = []byte(g.TunnelConfig(p).String())
-	}
-	if p.Direct == "" {
+	if g.Gluetun == nil {
 		return s, nil
 	}
+	if s.Data[wireguard.GluetunAuthKey], err = g.GluetunAuth(); err != nil {
+		return nil, err
+	}
+	s.Data[wireguard.PostRulesKey] = []byte(g.GluetunRules())
+	return s, nil
+}
+
+// PeerSecret holds the configurations of an inline peer.
+func PeerSecret(g *plan.Gateway, p *plan.Peer) (*corev1.Secret, error) {
+	s := &corev1.Secret{ObjectMeta: meta(g, names.Peer(g.Name, p.Name))}
+	s.Labels[names.LabelPeer] = p.Name
+	var err error
+	s.Data, err = peerConfigs(g, p)
+	return s, err
+}
+
+// peerConfigs are a peer's configurations, as far as their endpoints are known.
+func peerConfigs(g *plan.Gateway, p *plan.Peer) (map[string][]byte, error) {
+	data := map[string][]byte{
+		names.DataInternal: []byte(g.ClientConfig(p, g.Endpoints.Internal.String()).String()),
+	}
+	// Without the private key it would start a tunnel that leads nowhere.
+	if g.Tunnel != nil && p.PrivateKey != nil {
+		data[names.DataTunnel] = []byte(g.TunnelConfig(p).String())
+	}
+	if p.Direct == "" {
+		return data, nil
+	}
 	direct := g.ClientConfig(p, p.Direct).String()
-	s.Data[names.DataDirect] = []byte(direct)
+	data[names.DataDirect] = []byte(direct)
 	if p.QRCode {
-		if err := addQRCode(s.Data, direct); err != nil {
+		if err := addQRCode(data, direct); err != nil {
 			return nil, err
 		}
 	}
-	return s, nil
+	return data, nil
 }

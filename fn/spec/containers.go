@@ -16,11 +16,20 @@ import (
 // Volumes of the gateway's pod. Users' volumes cannot have these names, and
 // their containers cannot mount them.
 const (
-	VolumeConfig       = "config"
-	VolumeState        = "state"
-	VolumeTunDevice    = "dev-net-tun"
-	VolumeUserspace    = "var-run-wireguard"
-	VolumeAPIAccess    = "api-access"
+	VolumeConfig    = "config"
+	VolumeState     = "state"
+	VolumeTunDevice = "dev-net-tun"
+	VolumeUserspace = "var-run-wireguard"
+	VolumeAPIAccess = "api-access"
+
+	// Of gluetun.
+	VolumeGluetunCredentials = "gluetun-credentials"
+	VolumeGluetunRules       = "gluetun-rules"
+	VolumeGluetunData        = "gluetun-data"
+	// VolumeGluetunStatus is the one that users' containers may mount: it has
+	// the file forwarded_port.
+	VolumeGluetunStatus = "gluetun-status"
+
 	PortNameWireGuard  = "wireguard"
 	PortNameHTTP       = "http"
 	PortNameTunnel     = "tunnel"
@@ -49,6 +58,13 @@ func (p *parser) containers(root *field.Path, g *Gateway) {
 		t.portNames[PortNameTunnel] = true
 		t.ports[portID(corev1.ProtocolTCP, TunnelPort)] = "the tunnel"
 	}
+	if p.spec.Gluetun != nil {
+		t.volumes[VolumeGluetunStatus] = true
+		t.ports[portID(corev1.ProtocolTCP, GluetunControlPort)] = "gluetun's control server"
+		t.ports[portID(corev1.ProtocolTCP, GluetunHealthPort)] = "gluetun's health"
+		t.ports[portID(corev1.ProtocolTCP, dnsPort)] = "gluetun's resolver"
+		t.ports[portID(corev1.ProtocolUDP, dnsPort)] = "gluetun's resolver"
+	}
 	for i, o := range p.spec.Volumes {
 		g.Pod.Volumes = append(g.Pod.Volumes, p.volume(root.Child("volumes").Index(i), o, g, t))
 	}
@@ -68,7 +84,8 @@ func (p *parser) volume(path *field.Path, o v1alpha1.NamedObject, g *Gateway, t 
 	v := corev1.Volume{}
 	p.strict(path, o.Raw, &v)
 	switch v.Name {
-	case VolumeConfig, VolumeState, VolumeTunDevice, VolumeUserspace, VolumeAPIAccess:
+	case VolumeConfig, VolumeState, VolumeTunDevice, VolumeUserspace, VolumeAPIAccess,
+		VolumeGluetunCredentials, VolumeGluetunRules, VolumeGluetunData, VolumeGluetunStatus:
 		p.refuse(path.Child("name"), v.Name, reservedForVolumes)
 	}
 	p.label(path.Child("name"), v.Name)

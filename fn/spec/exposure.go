@@ -1,7 +1,6 @@
 package spec
 
 import (
-	"fmt"
 	"net/netip"
 
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -95,16 +94,4 @@ func isSeedID(s string) bool {
 		}
 	}
 	return true
-}
-
-// unsupported refuses what this version does not compose yet. Ignoring it would
-// be worse: traffic that should leave through a VPN would go around it.
-func (p *parser) unsupported(root *field.Path) {
-	for name, set := range map[string]bool{
-		"gluetun": p.spec.Gluetun != nil,
-	} {
-		if set {
-			p.errs = append(p.errs, field.Forbidden(root.Child(name), fmt.Sprintf("this version of the function does not compose %s yet: leave it out", name)))
-		}
-	}
 }

@@ -37,7 +37,8 @@ type Gateway struct {
 	Endpoint   Endpoint
 	Service    v1alpha1.Service
 	GatewayAPI GatewayAPI
-	Tunnel     *Tunnel // nil where there is none
+	Tunnel     *Tunnel  // nil where there is none
+	Gluetun    *Gluetun // nil where there is none
 
 	Peers   []Peer
 	Consent Consent
@@ -103,13 +104,13 @@ func Parse(name, namespace string, s *v1alpha1.WireguardGatewaySpec, st *v1alpha
 	p.keys(root.Child("keys"), g)
 	g.Consent = p.consent(root.Child("allowedPeerNamespaces"), namespace, s.AllowedPeerNamespaces)
 	p.pod(root, g)
+	p.gluetun(root.Child("gluetun"), g)
 	g.NetworkPolicy = deref(s.NetworkPolicy, v1alpha1.Toggle{}).Enabled
 	g.PodDisruptionBudget = deref(s.PodDisruptionBudget, v1alpha1.Toggle{}).Enabled
 	p.podMonitor(root.Child("monitoring"), g)
 	if p.poolsValid {
 		p.peers(root.Child("peers"), g)
 	}
-	p.unsupported(root)
 	return g, p.errs
 }
 

@@ -104,11 +104,15 @@ func (p *parser) image(path *field.Path, s string) {
 	}
 }
 
-func (p *parser) secretKey(path *field.Path, name, key, defaultKey string) SecretKey {
-	k := SecretKey{Name: name, Key: defaulted(key, defaultKey)}
+func (p *parser) secretName(path *field.Path, name string) string {
 	if len(validation.IsDNS1123Subdomain(name)) > 0 {
-		p.refuse(path.Child("name"), name, "is no name of a Secret")
+		p.refuse(path, name, "is no name of a Secret")
 	}
+	return name
+}
+
+func (p *parser) secretKey(path *field.Path, name, key, defaultKey string) SecretKey {
+	k := SecretKey{Name: p.secretName(path.Child("name"), name), Key: defaulted(key, defaultKey)}
 	if len(validation.IsConfigMapKey(k.Key)) > 0 {
 		p.refuse(path.Child("key"), k.Key, "is no data key of a Secret")
 	}

@@ -1,0 +1,58 @@
+package fn
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/wireguardgateway/function-wireguard-gateway/api/v1alpha1"
+	"github.com/wireguardgateway/function-wireguard-gateway/fn/plan"
+	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
+)
+
+// reasonOutboundSubnetOverlap is that of a valid spec which is likely a mistake.
+const reasonOutboundSubnetOverlap = "OutboundSubnetOverlap"
+
+// egress tells whether peers' traffic leaves through the VPN, as the agent sees
+// it. Until then it leaves nowhere.
+func (c *conditions) egress(g *plan.Gateway, o *observed) {
+	if g.Gluetun == nil {
+		c.true(conditionEgressReady, reasonNotRequested, "")
+		return
+	}
+	if subnet, tunnel, ok := g.Gluetun.OverlapsTunnel(); ok {
+		c.true(conditionSpecValid, reasonOutboundSubnetOverlap, fmt.Sprintf(
+			"The outbound subnet %s overlaps with %s, which %s uses inside its tunnel, so that its resolver or port forwarding may fail: name smaller networks.",
+			subnet, tunnel, g.Gluetun.Provider))
+	}
+	state := ""
+	if o.report != nil {
+		state = o.report.Egress.State
+	}
+	switch state {
+	case wireguard.EgressTunnelUp:
+		c.true(conditionEgressReady, state, "")
+	case wireguard.EgressTunnelDown:
+		c.false(conditionEgressReady, state, "The provider's tunnel is down. Peers' traffic is dropped until it is back.")
+	case wireguard.EgressCredentialsMissing:
+		c.false(conditionEgressReady, state, fmt.Sprintf("The Secret %q does not hold %s: create it, or add what is missing.",
+			g.Gluetun.CredentialsSecret, strings.Join(g.Gluetun.NeededCredentials(), " and ")))
+	default:
+		c.false(conditionEgressReady, wireguard.EgressTunnelStarting, "Waiting for the tunnel to the provider. Peers' traffic is dropped until then.")
+	}
+}
+
+// egressStatus is what the internet sees, while there is a tunnel.
+func egressStatus(g *plan.Gateway, o *observed) *v1alpha1.EgressStatus {
+	if g.Gluetun == nil || o.report == nil || o.report.Egress.State != wireguard.EgressTunnelUp {
+		return nil
+	}
+	e := o.report.Egress
+	s := &v1alpha1.EgressStatus{PublicIP: e.PublicIP, Country: e.Country}
+	if len(e.ForwardedPorts) > 0 {
+		s.ForwardedPort = int64(e.ForwardedPorts[0])
+	}
+	if *s == (v1alpha1.EgressStatus{}) {
+		return nil
+	}
+	return s
+}

@@ -1,0 +1,286 @@
+package spec
+
+import (
+	"fmt"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/wireguardgateway/function-wireguard-gateway/api/v1alpha1"
+	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
+)
+
+// Types of a provider's VPN.
+const (
+	VPNTypeWireGuard = "wireguard"
+	VPNTypeOpenVPN   = "openvpn"
+)
+
+// providerCustom is a server of the user's own, which gluetun knows nothing of.
+const providerCustom = "custom"
+
+// Ports of gluetun's, on loopback and for DNS.
+const (
+	GluetunControlPort = 8000
+	GluetunHealthPort  = 9999
+	dnsPort            = 53
+)
+
+// Gluetun sends peers' traffic out through a commercial VPN.
+type Gluetun struct {
+	Provider          string
+	Type              string
+	CredentialsSecret string
+	Servers           v1alpha1.GluetunServers
+	Endpoint          *v1alpha1.GluetunEndpoint // of provider custom
+	PortForwarding    bool
+	OutboundSubnets   []netip.Prefix // the cluster's and the user's, without doubles
+	Env               []v1alpha1.EnvVar
+	Image             string
+	Resources         corev1.ResourceRequirements
+}
+
+func (p *parser) gluetun(path *field.Path, g *Gateway) {
+	in := p.spec.Gluetun
+	if in == nil {
+		return
+	}
+	out := &Gluetun{
+		Provider:          in.Provider,
+		Type:              defaulted(in.Type, VPNTypeWireGuard),
+		CredentialsSecret: p.secretName(path.Child("credentials", "secretRef", "name"), in.Credentials.SecretRef.Name),
+		Servers:           deref(in.Servers, v1alpha1.GluetunServers{}),
+		PortForwarding:    deref(in.PortForwarding, v1alpha1.Toggle{}).Enabled,
+		OutboundSubnets:   p.outboundSubnets(path.Child("outboundSubnets"), in.OutboundSubnets, g),
+		Env:               in.Env,
+		Image:             defaulted(in.Image, g.Platform.Images.Gluetun),
+		Resources:         p.resources(path.Child("resources"), in.Resources),
+	}
+	if in.Provider == "" || strings.ContainsFunc(in.Provider, notInProvider) {
+		p.refuse(path.Child("provider"), in.Provider, "is no provider: use gluetun's VPN_SERVICE_PROVIDER, in lower case, such as protonvpn or custom")
+	}
+	p.oneOf(path.Child("type"), out.Type, VPNTypeWireGuard, VPNTypeOpenVPN)
+	p.gluetunServers(path.Child("servers"), out.Servers)
+	out.Endpoint = p.gluetunEndpoint(path, in, out)
+	p.gluetunEnv(path.Child("env"), out)
+	p.portForwarding(path.Child("portForwarding"), out)
+	if g.Pod.HostNetwork {
+		p.errs = append(p.errs, field.Forbidden(field.NewPath("spec", "pod", "hostNetwork"), "cannot go together with gluetun, whose firewall would take over the node's network: leave one of them out"))
+	}
+	if g.ListenPort == dnsPort {
+		p.refuse(field.NewPath("spec", "listenPort"), g.ListenPort, "is the port of gluetun's resolver: use another")
+	}
+	g.Gluetun = out
+}
+
+func notInProvider(r rune) bool {
+	return (r < 'a' || r > 'z') && (r < '0' || r > '9') && !strings.ContainsRune(" ._-", r)
+}
+
+// outboundSubnets returns what the pod reaches beside the tunnel: the cluster's
+// networks and the user's.
+func (p *parser) outboundSubnets(path *field.Path, subnets []string, g *Gateway) []netip.Prefix {
+	out := g.Platform.ClusterCIDRs()
+	for i, s := range subnets {
+		n, ok := p.cidr(path.Index(i), s)
+		if ok && n.Bits() == 0 {
+			p.refuse(path.Index(i), s, "is everything, so that nothing would go through the tunnel: name the networks that the pod reaches beside it")
+			continue
+		}
+		if ok {
+			out = append(out, n)
+		}
+	}
+	seen := map[netip.Prefix]bool{}
+	return slices.DeleteFunc(out, func(n netip.Prefix) bool {
+		double := seen[n]
+		seen[n] = true
+		return double
+	})
+}
+
+// gluetunServers refuses what would be two filters, or a broken one: gluetun
+// takes them as lists with commas.
+func (p *parser) gluetunServers(path *field.Path, s v1alpha1.GluetunServers) {
+	for _, f := range []struct {
+		name   string
+		values []string
+	}{{"countries", s.Countries}, {"regions", s.Regions}, {"cities", s.Cities}, {"hostnames", s.Hostnames}, {"names", s.Names}} {
+		for i, v := range f.values {
+			if v == "" || strings.ContainsFunc(v, func(r rune) bool { return r == ',' || r < ' ' || r == 0x7f }) {
+				p.refuse(path.Child(f.name).Index(i), v, "is no single filter: write one value an item, without commas and line breaks")
+			}
+		}
+	}
+}
+
+func (p *parser) gluetunEndpoint(path *field.Path, in *v1alpha1.Gluetun, out *Gluetun) *v1alpha1.GluetunEndpoint {
+	e, at := in.Endpoint, path.Child("endpoint")
+	switch {
+	case e == nil && out.Provider == providerCustom:
+		p.errs = append(p.errs, field.Required(at, "provider custom needs the server to connect to: give it, or name your provider"))
+	case e != nil && out.Provider != providerCustom:
+		p.errs = append(p.errs, field.Forbidden(at, fmt.Sprintf("is for provider custom, not for %q: leave it out, or set provider to custom", out.Provider)))
+	}
+	if e == nil {
+		return nil
+	}
+	if _, err := netip.ParseAddr(e.IP); err != nil {
+		p.refuse(at.Child("ip"), e.IP, "is no address: gluetun resolves no names before its tunnel is up, so look the server's address up and write that")
+	}
+	p.between(at.Child("port"), int(e.Port), 1, 65535)
+	switch {
+	case out.Type == VPNTypeOpenVPN && e.PublicKey != "":
+		p.errs = append(p.errs, field.Forbidden(at.Child("publicKey"), "is for type wireguard: leave it out, or set type to wireguard"))
+	case out.Type == VPNTypeWireGuard && e.PublicKey == "":
+		p.errs = append(p.errs, field.Required(at.Child("publicKey"), "is what a WireGuard server is known by: give it, or set type to openvpn"))
+	case e.PublicKey != "":
+		if _, err := wireguard.ParseKey(e.PublicKey); err != nil {
+			p.refuse(at.Child("publicKey"), e.PublicKey, "is no public key: it is 44 characters of base64")
+		}
+	}
+	return e
+}
+
+// forwardingProviders give their customers ports.
+var forwardingProviders = []string{"perfect privacy", "private internet access", "privatevpn", "protonvpn"}
+
+// envForwardingProvider names the provider behind provider custom.
+const envForwardingProvider = "VPN_PORT_FORWARDING_PROVIDER"
+
+func (p *parser) portForwarding(path *field.Path, out *Gluetun) {
+	if !out.PortForwarding || slices.Contains(forwardingProviders, out.Provider) {
+		return
+	}
+	behind := slices.IndexFunc(out.Env, func(e v1alpha1.EnvVar) bool { return e.Name == envForwardingProvider })
+	if out.Provider == providerCustom && behind >= 0 {
+		return
+	}
+	p.errs = append(p.errs, field.Forbidden(path, fmt.Sprintf(
+		"does not work with provider %q: use %s, or custom with one of these as %s in env, or leave it out",
+		out.Provider, strings.Join(forwardingProviders, ", "), envForwardingProvider)))
+}
+
+// computed are gluetun's variables that have one right value, by where it comes
+// from. The names that older versions of gluetun had for them count too.
+var computed = map[string]string{
+	"VPN_SERVICE_PROVIDER":               "spec.gluetun.provider",
+	"VPN_TYPE":                           "spec.gluetun.type",
+	"VPN_INTERFACE":                      "the gateway's firewall",
+	"WIREGUARD_INTERFACE":                "the gateway's firewall",
+	"OPENVPN_INTERFACE":                  "the gateway's firewall",
+	"VPN_PORT_FORWARDING":                "spec.gluetun.portForwarding",
+	"PORT_FORWARDING":                    "spec.gluetun.portForwarding",
+	"VPN_PORT_FORWARDING_STATUS_FILE":    "the volume " + VolumeGluetunStatus,
+	"SERVER_COUNTRIES":                   "spec.gluetun.servers.countries",
+	"SERVER_REGIONS":                     "spec.gluetun.servers.regions",
+	"SERVER_CITIES":                      "spec.gluetun.servers.cities",
+	"SERVER_HOSTNAMES":                   "spec.gluetun.servers.hostnames",
+	"SERVER_NAMES":                       "spec.gluetun.servers.names",
+	"WIREGUARD_ENDPOINT_IP":              "spec.gluetun.endpoint.ip",
+	"WIREGUARD_ENDPOINT_PORT":            "spec.gluetun.endpoint.port",
+	"OPENVPN_ENDPOINT_IP":                "spec.gluetun.endpoint.ip",
+	"OPENVPN_ENDPOINT_PORT":              "spec.gluetun.endpoint.port",
+	"VPN_ENDPOINT_IP":                    "spec.gluetun.endpoint.ip",
+	"VPN_ENDPOINT_PORT":                  "spec.gluetun.endpoint.port",
+	"WIREGUARD_PUBLIC_KEY":               "spec.gluetun.endpoint.publicKey",
+	"WIREGUARD_MTU":                      "spec.mtu.direct",
+	"WIREGUARD_IMPLEMENTATION":           "the gateway's pod",
+	"WIREGUARD_PRIVATE_KEY":              "spec.gluetun.credentials",
+	"WIREGUARD_PRIVATE_KEY_SECRETFILE":   "spec.gluetun.credentials",
+	"WIREGUARD_PRESHARED_KEY":            "spec.gluetun.credentials",
+	"WIREGUARD_PRESHARED_KEY_SECRETFILE": "spec.gluetun.credentials",
+	"WIREGUARD_ADDRESSES":                "spec.gluetun.credentials",
+	"WIREGUARD_ADDRESSES_SECRETFILE":     "spec.gluetun.credentials",
+	"WIREGUARD_CONF_SECRETFILE":          "spec.gluetun.credentials",
+	"OPENVPN_USER":                       "spec.gluetun.credentials",
+	"OPENVPN_USER_SECRETFILE":            "spec.gluetun.credentials",
+	"OPENVPN_PASSWORD":                   "spec.gluetun.credentials",
+	"OPENVPN_PASSWORD_SECRETFILE":        "spec.gluetun.credentials",
+	"FIREWALL":                           "the gateway, which must not leak",
+	"FIREWALL_ENABLED_DISABLING_IT_SHOOTS_YOU_IN_YOUR_FOOT": "the gateway, which must not leak",
+	"FIREWALL_INPUT_PORTS":                     "spec.listenPort and what else listens",
+	"FIREWALL_OUTBOUND_SUBNETS":                "spec.gluetun.outboundSubnets",
+	"EXTRA_SUBNETS":                            "spec.gluetun.outboundSubnets",
+	"HEALTH_SERVER_ADDRESS":                    "the gateway's pod",
+	"HTTP_CONTROL_SERVER_ADDRESS":              "the gateway's pod",
+	"HTTP_CONTROL_SERVER_PORT":                 "the gateway's pod",
+	"HTTP_CONTROL_SERVER_AUTH_CONFIG_FILEPATH": "the gateway's pod",
+	"HTTP_CONTROL_SERVER_AUTH_DEFAULT_ROLE":    "the gateway's pod",
+	"DNS_SERVER":                               "spec.dns",
+	"DOT":                                      "spec.dns",
+	"DNS_KEEP_NAMESERVER":                      "spec.dns",
+	"PUID":                                     "the gateway's pod",
+	"PGID":                                     "the gateway's pod",
+}
+
+// envName is the form of all of gluetun's variables.
+var envName = regexp.MustCompile(`^[A-Z_][A-Z0-9_]*$`)
+
+func (p *parser) gluetunEnv(path *field.Path, out *Gluetun) {
+	seen := map[string]bool{}
+	other := map[string]string{VPNTypeWireGuard: "OPENVPN_", VPNTypeOpenVPN: "WIREGUARD_"}[out.Type]
+	for i, e := range out.Env {
+		at := path.Index(i)
+		switch from, ours := computed[e.Name]; {
+		case !envName.MatchString(e.Name):
+			p.refuse(at.Child("name"), e.Name, "is no name of a setting: gluetun's are in capitals, digits and underscores")
+		case seen[e.Name]:
+			p.errs = append(p.errs, field.Duplicate(at.Child("name"), e.Name))
+		case ours:
+			p.errs = append(p.errs, field.Forbidden(at.Child("name"), fmt.Sprintf("%s is set by %s: leave it out here", e.Name, from)))
+		case other != "" && strings.HasPrefix(e.Name, other):
+			p.errs = append(p.errs, field.Forbidden(at.Child("name"), fmt.Sprintf("%s says nothing to a VPN of type %s: leave it out, or change type", e.Name, out.Type)))
+		}
+		if strings.ContainsRune(e.Value, 0) {
+			p.refuse(at.Child("value"), e.Value, "holds a zero byte, which no environment variable can")
+		}
+		seen[e.Name] = true
+	}
+}
+
+// Files in the Secret with the user's credentials.
+const (
+	FileWireGuardPrivateKey   = "wireguard-private-key"
+	FileWireGuardPresharedKey = "wireguard-preshared-key"
+	FileWireGuardAddresses    = "wireguard-addresses"
+	FileOpenVPNUser           = "openvpn-user"
+	FileOpenVPNPassword       = "openvpn-password"
+)
+
+// NeededCredentials are the files that gluetun cannot start without.
+func (t *Gluetun) NeededCredentials() []string {
+	switch {
+	case t.Type == VPNTypeOpenVPN:
+		return []string{FileOpenVPNUser, FileOpenVPNPassword}
+	case t.Provider == providerCustom:
+		return []string{FileWireGuardPrivateKey, FileWireGuardAddresses}
+	default:
+		return []string{FileWireGuardPrivateKey}
+	}
+}
+
+// providerTunnels are networks that providers use inside their tunnels, for
+// their resolver and for handing out ports.
+var providerTunnels = map[string]netip.Prefix{
+	"airvpn":    netip.MustParsePrefix("10.128.0.0/10"),
+	"mullvad":   netip.MustParsePrefix("10.64.0.0/10"),
+	"nordvpn":   netip.MustParsePrefix("10.5.0.0/16"),
+	"protonvpn": netip.MustParsePrefix("10.2.0.0/16"),
+	"surfshark": netip.MustParsePrefix("10.14.0.0/16"),
+}
+
+// OverlapsTunnel returns the first outbound subnet that would swallow the
+// provider's own network inside the tunnel, and that network.
+func (t *Gluetun) OverlapsTunnel() (subnet, tunnel netip.Prefix, ok bool) {
+	tunnel, known := providerTunnels[t.Provider]
+	if !known {
+		return netip.Prefix{}, netip.Prefix{}, false
+	}
+	subnet, ok = overlap(tunnel, t.OutboundSubnets)
+	return subnet, tunnel, ok
+}
