@@ -15,18 +15,32 @@ import (
 	"github.com/wireguardgateway/function-wireguard-gateway/input/v1beta1"
 )
 
-// composite is the composite resource that is observed.
-type composite struct {
+// identity is what composite resources of all kinds have in common.
+type identity struct {
 	apiVersion string
 	kind       string
-	// namespace and name are the gateway's, as its user knows it: the claim's
-	// where there is one.
+	// namespace and name are those that the user knows: the claim's where there
+	// is one.
 	namespace     string
 	name          string
+	uid           string
 	clusterScoped bool
+}
+
+// composite is a gateway that is observed.
+type composite struct {
+	identity
 
 	spec   v1alpha1.WireguardGatewaySpec
 	status v1alpha1.WireguardGatewayStatus
+}
+
+// compositePeer is a WireguardPeer that is observed.
+type compositePeer struct {
+	identity
+
+	spec   v1alpha1.WireguardPeerSpec
+	status v1alpha1.WireguardPeerStatus
 }
 
 // reference is a claim's, in the spec of the claim flavour's composite resource.
@@ -35,49 +49,95 @@ type reference struct {
 	Name      string `json:"name"`
 }
 
-func decodeComposite(req *fnv1.RunFunctionRequest) (*composite, error) {
-	b, err := json.Marshal(req.GetObserved().GetComposite().GetResource().AsMap())
-	if err != nil {
-		return nil, errors.Wrap(err, "cannot encode composite resource")
-	}
-	raw := struct {
-		APIVersion string    `json:"apiVersion"`
-		Kind       string    `json:"kind"`
-		Metadata   reference `json:"metadata"`
-		Spec       struct {
-			v1alpha1.WireguardGatewaySpec `json:",inline"`
+// kindsOf are the kinds of one of our composite resources, in both flavours.
+type kindsOf struct {
+	user      string // what users create
+	composite string // what Crossplane makes of a claim
+}
 
+var (
+	gatewayKinds = kindsOf{user: v1alpha1.GatewayKind, composite: v1alpha1.CompositeGatewayKind}
+	peerKinds    = kindsOf{user: v1alpha1.PeerKind, composite: v1alpha1.CompositePeerKind}
+)
+
+// isPeer tells whether a WireguardPeer is to be composed. What is neither is
+// taken for a gateway, and refused as none.
+func isPeer(req *fnv1.RunFunctionRequest) bool {
+	kind := req.GetObserved().GetComposite().GetResource().GetFields()["kind"].GetStringValue()
+	return kind == peerKinds.user || kind == peerKinds.composite
+}
+
+func decodeComposite(req *fnv1.RunFunctionRequest) (*composite, error) {
+	xr := &composite{}
+	var err error
+	xr.identity, err = decodeObject(req, gatewayKinds, &xr.spec, &xr.status)
+	return xr, err
+}
+
+func decodePeer(req *fnv1.RunFunctionRequest) (*compositePeer, error) {
+	xr := &compositePeer{}
+	var err error
+	xr.identity, err = decodeObject(req, peerKinds, &xr.spec, &xr.status)
+	return xr, err
+}
+
+// decodeObject reads spec and status of the composite resource, and tells whose
+// it is. That follows from its namespace, and from its claim only where it has
+// none: users write the spec.
+func decodeObject(req *fnv1.RunFunctionRequest, kinds kindsOf, spec, status any) (identity, error) {
+	fields := req.GetObserved().GetComposite().GetResource().AsMap()
+	raw := struct {
+		APIVersion string `json:"apiVersion"`
+		Kind       string `json:"kind"`
+		Metadata   struct {
+			reference `json:",inline"`
+
+			UID string `json:"uid"`
+		} `json:"metadata"`
+		Spec struct {
 			ClaimRef *reference `json:"claimRef"`
 		} `json:"spec"`
-		Status v1alpha1.WireguardGatewayStatus `json:"status"`
 	}{}
-	if err := json.Unmarshal(b, &raw); err != nil {
-		return nil, specInvalid(describeDecodeError(err))
+	for _, part := range []struct{ from, into any }{
+		{fields, &raw},
+		{map[string]any{"spec": fields["spec"]}, &struct {
+			Spec any `json:"spec"`
+		}{spec}},
+		{map[string]any{"status": fields["status"]}, &struct {
+			Status any `json:"status"`
+		}{status}},
+	} {
+		b, err := json.Marshal(part.from)
+		if err != nil {
+			return identity{}, errors.Wrap(err, "cannot encode composite resource")
+		}
+		if err := json.Unmarshal(b, part.into); err != nil {
+			return identity{}, specInvalid(describeDecodeError(err))
+		}
 	}
 
-	xr := &composite{
+	id := identity{
 		apiVersion: raw.APIVersion,
 		kind:       raw.Kind,
 		namespace:  raw.Metadata.Namespace,
 		name:       raw.Metadata.Name,
-		spec:       raw.Spec.WireguardGatewaySpec,
-		status:     raw.Status,
+		uid:        raw.Metadata.UID,
 	}
-	switch {
+	switch claim := raw.Spec.ClaimRef; {
 	case raw.APIVersion != v1alpha1.GroupVersion.String():
-		return nil, specInvalid("this function composes " + v1alpha1.GroupVersion.String() + ", not " + raw.APIVersion + ": check the Composition's compositeTypeRef")
-	case raw.Kind == v1alpha1.GatewayKind && xr.namespace != "":
-	case raw.Kind == v1alpha1.CompositeGatewayKind && raw.Spec.ClaimRef != nil:
-		xr.clusterScoped = xr.namespace == ""
-		xr.namespace, xr.name = raw.Spec.ClaimRef.Namespace, raw.Spec.ClaimRef.Name
-	case raw.Kind == v1alpha1.CompositeGatewayKind:
-		return nil, specInvalid("a " + v1alpha1.CompositeGatewayKind + " has no namespace to compose in: create a claim, of kind " + v1alpha1.GatewayKind)
-	case raw.Kind == v1alpha1.GatewayKind:
-		return nil, specInvalid("metadata.namespace: Required value: a " + v1alpha1.GatewayKind + " lives in a namespace")
+		return identity{}, specInvalid("this function composes " + v1alpha1.GroupVersion.String() + ", not " + raw.APIVersion + ": check the Composition's compositeTypeRef")
+	case (raw.Kind == kinds.user || raw.Kind == kinds.composite) && id.namespace != "":
+	case raw.Kind == kinds.composite && claim != nil:
+		id.clusterScoped = true
+		id.namespace, id.name = claim.Namespace, claim.Name
+	case raw.Kind == kinds.composite:
+		return identity{}, specInvalid("a " + kinds.composite + " has no namespace to compose in: create a claim, of kind " + kinds.user)
+	case raw.Kind == kinds.user:
+		return identity{}, specInvalid("metadata.namespace: Required value: a " + kinds.user + " lives in a namespace")
 	default:
-		return nil, specInvalid("this function composes " + v1alpha1.GatewayKind + ", not " + raw.Kind + ": check the Composition's compositeTypeRef")
+		return identity{}, specInvalid("this function composes " + gatewayKinds.user + " and " + peerKinds.user + ", not " + raw.Kind + ": check the Composition's compositeTypeRef")
 	}
-	return xr, nil
+	return id, nil
 }
 
 // describeDecodeError names the field and what stands in it, not the Go types.
@@ -90,17 +150,26 @@ func describeDecodeError(err error) string {
 	return "cannot read the composite resource: " + err.Error()
 }
 
-// parse reads what the user and the platform wrote.
-func parse(req *fnv1.RunFunctionRequest, xr *composite) (*spec.Gateway, error) {
+// parsePlatform reads what the platform wrote.
+func parsePlatform(req *fnv1.RunFunctionRequest) (spec.Platform, error) {
 	in := &v1beta1.Input{}
 	if req.GetInput() != nil {
 		if err := request.GetInput(req, in); err != nil {
-			return nil, specInvalid("cannot read the function's input: " + err.Error())
+			return spec.Platform{}, specInvalid("cannot read the function's input: " + err.Error())
 		}
 	}
 	platform, errs := spec.ParsePlatform(in.Spec)
 	if len(errs) > 0 {
-		return nil, specErrors(errs)
+		return spec.Platform{}, specErrors(errs)
+	}
+	return platform, nil
+}
+
+// parse reads what the user and the platform wrote.
+func parse(req *fnv1.RunFunctionRequest, xr *composite) (*spec.Gateway, error) {
+	platform, err := parsePlatform(req)
+	if err != nil {
+		return nil, err
 	}
 	g, errs := spec.Parse(xr.name, xr.namespace, &xr.spec, &xr.status, platform)
 	if len(errs) > 0 {

@@ -1,7 +1,7 @@
 // Package fn is the control plane: a Crossplane composition function that turns
-// a WireguardGateway into the objects of a running gateway. It is a pure mapping
-// from what is observed to what is desired; Crossplane applies, heals and
-// collects.
+// a WireguardGateway into the objects of a running gateway, and a WireguardPeer
+// into what its client needs. It is a pure mapping from what is observed to what
+// is desired; Crossplane applies, heals and collects.
 package fn
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/wireguardgateway/function-wireguard-gateway/input/v1beta1"
 )
 
-// Function composes gateways.
+// Function composes gateways, and the peers of other namespaces.
 type Function struct {
 	fnv1.UnimplementedFunctionRunnerServiceServer
 
@@ -52,16 +52,20 @@ func New(log logging.Logger, opts ...Option) *Function {
 	return f
 }
 
-// RunFunction composes one gateway. The response is the full desired set, or
-// only what the function requires to know, or Fatal: then Crossplane changes
-// nothing, and a running gateway keeps running. It never returns a Go error.
+// RunFunction composes one gateway, or one WireguardPeer: the kind tells which.
+// The response is the full desired set, or only what the function requires to
+// know, or Fatal: then Crossplane changes nothing, and what runs keeps running.
+// It never returns a Go error.
 func (f *Function) RunFunction(_ context.Context, req *fnv1.RunFunctionRequest) (*fnv1.RunFunctionResponse, error) {
 	rsp := response.To(req, v1beta1.DefaultTTL)
-	conditions := newConditions()
-	if err := f.compose(req, rsp, conditions); err != nil {
+	compose, conditions := f.compose, newConditions(gatewayConditions...)
+	if isPeer(req) {
+		compose, conditions = f.composePeer, newConditions(peerConditions...)
+	}
+	if err := compose(req, rsp, conditions); err != nil {
 		conditions.fail(err)
 		fatal(rsp, err)
-		f.log.Info("Cannot compose gateway", "reason", err.Error())
+		f.log.Info("Cannot compose", "reason", err.Error())
 	}
 	conditions.set(rsp)
 	return rsp, nil
@@ -123,9 +127,10 @@ func (f *Function) compose(req *fnv1.RunFunctionRequest, rsp *fnv1.RunFunctionRe
 	}
 	// A kind that the cluster lacks would keep everything else from being applied.
 	objects = slices.DeleteFunc(objects, func(o render.Composed) bool { return required.lacks[o.GVK] })
-	if err := encode(req, rsp, xr, objects, status(g, observed), readiness(g, observed)); err != nil {
+	st := status(g, observed)
+	if err := encode(req, rsp, xr.identity, objects, &st, readiness(g, observed)); err != nil {
 		return err
 	}
-	setTTL(rsp, g, now)
+	setTTL(rsp, g.Platform.TTL, g.NextExpiry, now)
 	return nil
 }

@@ -13,7 +13,6 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/wireguardgateway/function-wireguard-gateway/api/v1alpha1"
 	"github.com/wireguardgateway/function-wireguard-gateway/fn/object"
 	"github.com/wireguardgateway/function-wireguard-gateway/fn/plan"
 	"github.com/wireguardgateway/function-wireguard-gateway/fn/render"
@@ -25,7 +24,7 @@ const maxResponse = 4<<20 - 64<<10
 
 // encode adds the desired objects and status to those of the functions before
 // us. Nothing is added where anything fails.
-func encode(req *fnv1.RunFunctionRequest, rsp *fnv1.RunFunctionResponse, xr *composite, objects []render.Composed, st v1alpha1.WireguardGatewayStatus, ready func(string) bool) error {
+func encode(req *fnv1.RunFunctionRequest, rsp *fnv1.RunFunctionResponse, xr identity, objects []render.Composed, status any, ready func(string) bool) error {
 	desired := &fnv1.State{Resources: make(map[string]*fnv1.Resource, len(objects)+len(req.GetDesired().GetResources()))}
 	maps.Copy(desired.GetResources(), req.GetDesired().GetResources())
 	for _, c := range objects {
@@ -41,13 +40,13 @@ func encode(req *fnv1.RunFunctionRequest, rsp *fnv1.RunFunctionResponse, xr *com
 	}
 
 	var err error
-	if desired.Composite, err = encodeStatus(req.GetDesired().GetComposite(), xr, st); err != nil {
+	if desired.Composite, err = encodeStatus(req.GetDesired().GetComposite(), xr, status); err != nil {
 		return err
 	}
 	if size := proto.Size(desired); size > maxResponse {
 		return &plan.ConditionError{Condition: conditionSpecValid, Reason: "TooLarge", Message: fmt.Sprintf(
-			"spec.peers: Too many: the objects of %d peers are %d bytes, and Crossplane accepts %d: move some to another gateway, or turn off their qrCode",
-			len(xr.spec.Peers), size, maxResponse)}
+			"spec.peers: Too many: the %d objects are %d bytes, and Crossplane accepts %d: move some peers to another gateway, or turn off their qrCode",
+			len(objects), size, maxResponse)}
 	}
 	rsp.Desired = desired
 	return nil
@@ -55,8 +54,8 @@ func encode(req *fnv1.RunFunctionRequest, rsp *fnv1.RunFunctionResponse, xr *com
 
 // encodeStatus returns the composite resource with our status. A function may
 // return nothing else of it. What functions before us said of it stays.
-func encodeStatus(before *fnv1.Resource, xr *composite, st v1alpha1.WireguardGatewayStatus) (*fnv1.Resource, error) {
-	m, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&st)
+func encodeStatus(before *fnv1.Resource, xr identity, status any) (*fnv1.Resource, error) {
+	m, err := runtime.DefaultUnstructuredConverter.ToUnstructured(status)
 	if err != nil {
 		return nil, errors.Wrap(err, "cannot convert status")
 	}
@@ -85,11 +84,10 @@ func encodeStatus(before *fnv1.Resource, xr *composite, st v1alpha1.WireguardGat
 }
 
 // setTTL makes Crossplane ask again when the next peer expires, if not sooner.
-func setTTL(rsp *fnv1.RunFunctionResponse, g *plan.Gateway, now time.Time) {
-	ttl := g.Platform.TTL
-	if !g.NextExpiry.IsZero() {
+func setTTL(rsp *fnv1.RunFunctionResponse, ttl time.Duration, nextExpiry, now time.Time) {
+	if !nextExpiry.IsZero() {
 		// A TTL of zero would mean never.
-		ttl = min(ttl, max(g.NextExpiry.Sub(now), time.Second))
+		ttl = min(ttl, max(nextExpiry.Sub(now), time.Second))
 	}
 	rsp.Meta.Ttl = durationpb.New(ttl)
 }

@@ -26,6 +26,7 @@ type WireguardPeer struct {
 	GatewayName      string
 	GatewayNamespace string
 	// PrivateKey names the client's own in the peer's namespace, or nothing.
+	// The rest of a client is for ParseClient to read, within its gateway.
 	PrivateKey SecretKey
 	Pods       *Pods // nil for a client
 }
@@ -72,6 +73,15 @@ func ParsePeer(name, namespace string, s *v1alpha1.WireguardPeerSpec, platform P
 	return out, p.errs
 }
 
+// ParseForPeers reads of a gateway what its WireguardPeers depend on. What only
+// the gateway's own pod is made of is left alone, and so are its inline peers.
+func ParseForPeers(name, namespace string, s *v1alpha1.WireguardGatewaySpec, st *v1alpha1.WireguardGatewayStatus, platform Platform) (*Gateway, field.ErrorList) {
+	shared := *s
+	shared.Peers, shared.Pod, shared.Resources, shared.Monitoring = nil, nil, nil, nil
+	shared.InitContainers, shared.ExtraContainers, shared.Volumes = nil, nil, nil
+	return Parse(name, namespace, &shared, st, platform)
+}
+
 // ParseClient reads the settings of a WireguardPeer as those of a client of the
 // gateway. Of two peers with the same settings, one inline, it returns the same.
 func ParseClient(name, namespace string, in *v1alpha1.Client, g *Gateway) (Peer, field.ErrorList) {
@@ -104,9 +114,7 @@ func (p *parser) pods(path *field.Path, in *v1alpha1.Pods) *Pods {
 		NetworkPolicy:  v1alpha1.DefaultPodsNetworkPolicy,
 	}
 	p.oneOf(path.Child("implementation"), out.Implementation, wireguard.ImplementationAuto, wireguard.ImplementationKernel, wireguard.ImplementationUserspace)
-	if !image.MatchString(in.Image) {
-		p.refuse(path.Child("image"), in.Image, "is no image: write a name with a tag or a digest")
-	}
+	p.image(path.Child("image"), in.Image)
 	if in.NetworkPolicy != nil {
 		out.NetworkPolicy = defaulted(in.NetworkPolicy.Type, out.NetworkPolicy)
 	}

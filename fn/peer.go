@@ -1,0 +1,187 @@
+package fn
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/crossplane/function-sdk-go/errors"
+	fnv1 "github.com/crossplane/function-sdk-go/proto/v1"
+
+	"github.com/wireguardgateway/function-wireguard-gateway/api/v1alpha1"
+	"github.com/wireguardgateway/function-wireguard-gateway/fn/names"
+	"github.com/wireguardgateway/function-wireguard-gateway/fn/plan"
+	"github.com/wireguardgateway/function-wireguard-gateway/fn/render"
+	"github.com/wireguardgateway/function-wireguard-gateway/fn/spec"
+)
+
+// composePeer composes one WireguardPeer. Each step asks for what the one before
+// it has shown to be needed and allowed: a gateway's Secrets are not even read
+// for a namespace that it does not let in.
+func (f *Function) composePeer(req *fnv1.RunFunctionRequest, rsp *fnv1.RunFunctionResponse, c *conditions) error {
+	xr, err := decodePeer(req)
+	if err != nil {
+		return err
+	}
+	f.log.Debug("Composing peer", "namespace", xr.namespace, "name", xr.name)
+	peer, err := parsePeer(req, xr)
+	if err != nil {
+		return err
+	}
+	c.specValid()
+	c.pods(peer)
+	now := f.now()
+	setTTL(rsp, peer.Platform.TTL, time.Time{}, now)
+
+	ask := newQuestions(req, rsp)
+	gateway, answered, err := ask.gateway(peer)
+	switch {
+	case err != nil:
+		return err
+	case !answered:
+		return nil
+	case gateway == nil:
+		c.gatewayNotFound(peer)
+		return encodePeer(req, rsp, xr, nil, v1alpha1.WireguardPeerStatus{}, false)
+	}
+	c.true(conditionGatewayFound, reasonAvailable, "")
+
+	consent, errs := spec.ParseConsent(peer.GatewayNamespace, gateway.spec.AllowedPeerNamespaces)
+	if len(errs) > 0 {
+		return gatewayInvalid(peer)
+	}
+	labels, answered := ask.labels(peer, consent)
+	if !answered {
+		return nil
+	}
+	if !consent.Allows(peer.Namespace, labels) {
+		c.refuse(peer)
+		return encodePeer(req, rsp, xr, nil, v1alpha1.WireguardPeerStatus{}, false)
+	}
+	c.true(conditionPermitted, reasonAvailable, "")
+	if peer.Pods != nil {
+		return encodePeer(req, rsp, xr, nil, v1alpha1.WireguardPeerStatus{}, false)
+	}
+
+	in, answered, err := clientInputs(ask, xr, peer, gateway)
+	if err != nil || !answered {
+		return err
+	}
+	in.Now = now
+	if c.awaitsSeed(&in, req.GetObserved().GetResources()) {
+		return encodePeer(req, rsp, xr, nil, v1alpha1.WireguardPeerStatus{}, false)
+	}
+	client, err := plan.NewClient(in)
+	if err != nil {
+		return err
+	}
+	ready := c.config(client)
+
+	objects, err := render.Client(peer, client)
+	if err != nil {
+		return errors.Wrap(err, "cannot render peer")
+	}
+	if err := encodePeer(req, rsp, xr, objects, peerStatusOf(client), ready); err != nil {
+		return err
+	}
+	setTTL(rsp, peer.Platform.TTL, client.Gateway.NextExpiry, now)
+	return nil
+}
+
+// parsePeer reads what the peer's user and the platform wrote.
+func parsePeer(req *fnv1.RunFunctionRequest, xr *compositePeer) (*spec.WireguardPeer, error) {
+	platform, err := parsePlatform(req)
+	if err != nil {
+		return nil, err
+	}
+	p, errs := spec.ParsePeer(xr.name, xr.namespace, &xr.spec, platform)
+	if len(errs) > 0 {
+		return nil, specErrors(errs)
+	}
+	p.ClusterScoped = xr.clusterScoped
+	return p, nil
+}
+
+// clientInputs asks for the Secrets that the client depends on: the gateway's
+// seed, and what the peer refers to in its own namespace.
+func clientInputs(ask *questions, xr *compositePeer, peer *spec.WireguardPeer, gateway *gatewayObject) (in plan.ClientInputs, answered bool, err error) {
+	g, errs := spec.ParseForPeers(peer.GatewayName, peer.GatewayNamespace, &gateway.spec, &gateway.status, peer.Platform)
+	if len(errs) > 0 {
+		return in, false, gatewayInvalid(peer)
+	}
+	in = plan.ClientInputs{
+		Peer:          peer,
+		Status:        &xr.status,
+		UID:           xr.uid,
+		Gateway:       g,
+		GatewayStatus: &gateway.status,
+		Secrets:       map[string]map[string][]byte{},
+	}
+	if xr.spec.Client != nil {
+		in.Settings = *xr.spec.Client
+	}
+	for i := range gateway.spec.Peers {
+		in.Inline = append(in.Inline, gateway.spec.Peers[i].Name)
+	}
+	seedSecret := names.Seed(peer.GatewayName)
+	if ref := g.Keys.SeedSecret; ref.Name != "" {
+		seedSecret = ref.Name
+	}
+	// All are asked before any answer is looked at, so that one round is enough.
+	var have [2]bool
+	in.Seed, have[0] = ask.secret(requireSeed, peer.GatewayNamespace, seedSecret)
+	have[1] = true
+	if name := peer.PrivateKey.Name; name != "" {
+		var data map[string][]byte
+		if data, have[1] = ask.secret(requireSecretPrefix+name, peer.Namespace, name); data != nil {
+			in.Secrets[name] = data
+		}
+	}
+	return in, have == [2]bool{true, true}, nil
+}
+
+// encodePeer adds the peer's objects and status to the response. A peer without
+// a configuration is not ready, however ready its objects are.
+func encodePeer(req *fnv1.RunFunctionRequest, rsp *fnv1.RunFunctionResponse, xr *compositePeer, objects []render.Composed, st v1alpha1.WireguardPeerStatus, ready bool) error {
+	exists := func(key string) bool { _, ok := req.GetObserved().GetResources()[key]; return ok }
+	if err := encode(req, rsp, xr.identity, objects, &st, exists); err != nil {
+		return err
+	}
+	if !ready {
+		rsp.Desired.Composite.Ready = fnv1.Ready_READY_FALSE
+	}
+	return nil
+}
+
+// peerStatusOf returns all of the peer's status.
+func peerStatusOf(c *plan.Client) v1alpha1.WireguardPeerStatus {
+	s := v1alpha1.WireguardPeerStatus{Gateway: &v1alpha1.PeerGateway{
+		PublicKey: c.Gateway.Keys.Public.String(),
+		Endpoint:  c.Direct,
+	}}
+	if c.State != v1alpha1.PeerRejected && len(c.Addresses) > 0 {
+		s.Addresses = addressStrings(c.Addresses)
+		s.SecretName = names.PeerConfig(c.Name)
+	}
+	return s
+}
+
+// gatewayObject is a gateway as its peers see it.
+type gatewayObject struct {
+	spec   v1alpha1.WireguardGatewaySpec
+	status v1alpha1.WireguardGatewayStatus
+}
+
+func decodeGateway(fields map[string]any) (*gatewayObject, error) {
+	b, err := json.Marshal(fields)
+	if err != nil {
+		return nil, errors.Wrap(err, "cannot encode gateway")
+	}
+	raw := struct {
+		Spec   v1alpha1.WireguardGatewaySpec   `json:"spec"`
+		Status v1alpha1.WireguardGatewayStatus `json:"status"`
+	}{}
+	if err := json.Unmarshal(b, &raw); err != nil {
+		return nil, errors.Wrap(err, "cannot read gateway")
+	}
+	return &gatewayObject{spec: raw.Spec, status: raw.Status}, nil
+}

@@ -1,0 +1,75 @@
+package fn
+
+import (
+	"fmt"
+
+	fnv1 "github.com/crossplane/function-sdk-go/proto/v1"
+
+	"github.com/wireguardgateway/function-wireguard-gateway/api/v1alpha1"
+	"github.com/wireguardgateway/function-wireguard-gateway/fn/plan"
+	"github.com/wireguardgateway/function-wireguard-gateway/fn/spec"
+)
+
+// pods answers what this version does not do yet.
+func (c *conditions) pods(p *spec.WireguardPeer) {
+	if p.Pods == nil {
+		c.true(conditionPodsReady, reasonNotRequested, "")
+		return
+	}
+	c.true(conditionConfigReady, reasonNotRequested, "")
+	c.false(conditionPodsReady, reasonNotSupported, "This version of the function does not let pods join by a label yet. Nothing is composed for them: use spec.client until then.")
+}
+
+func (c *conditions) gatewayNotFound(p *spec.WireguardPeer) {
+	c.false(conditionGatewayFound, reasonNotFound, fmt.Sprintf(
+		"There is no WireguardGateway %q in namespace %q: create it, or correct spec.gatewayRef.", p.GatewayName, p.GatewayNamespace))
+}
+
+// refuse says that the namespace is not let in, and nothing else of the gateway.
+func (c *conditions) refuse(p *spec.WireguardPeer) {
+	c.false(conditionPermitted, v1alpha1.ReasonNamespaceNotAllowed, fmt.Sprintf(
+		"The gateway does not allow WireguardPeers of namespace %q: ask its owner to allow it in the gateway's spec.allowedPeerNamespaces.", p.Namespace))
+}
+
+// gatewayInvalid is why nothing is changed. What is wrong with the gateway is
+// for its owner to know.
+func gatewayInvalid(p *spec.WireguardPeer) error {
+	return &plan.ConditionError{Condition: conditionConfigReady, Reason: reasonGatewayInvalid, Message: fmt.Sprintf(
+		"the gateway %q in namespace %q cannot be read; nothing was changed. Its owner finds what to do in its condition SpecValid", p.GatewayName, p.GatewayNamespace)}
+}
+
+// awaitsSeed tells whether the gateway is so new that it has no seed yet. Where
+// it had one, or the peer has something that depends on it, its seed is missing
+// instead, which changes nothing.
+func (c *conditions) awaitsSeed(in *plan.ClientInputs, observed map[string]*fnv1.Resource) bool {
+	if in.Seed != nil || in.GatewayStatus.PublicKey != "" || len(observed) > 0 {
+		return false
+	}
+	c.false(conditionConfigReady, plan.ReasonSeedMissing, "Waiting for the gateway to make its keys.")
+	return true
+}
+
+// config tells whether the client has a configuration with which it can
+// connect.
+func (c *conditions) config(client *plan.Client) (ready bool) {
+	switch {
+	case client.State == v1alpha1.PeerRejected:
+		c.false(conditionConfigReady, client.Reason, client.Message)
+		return false
+	case len(client.Addresses) == 0:
+		c.false(conditionConfigReady, reasonWaitingForAddress, "Waiting for the gateway to give this peer an address. If this lasts, look at the conditions of the gateway.")
+		return false
+	case !client.Settled:
+		c.false(conditionConfigReady, reasonPending, "The gateway has not taken up this peer as it is now yet. If this lasts, look at the conditions of the gateway.")
+		return false
+	}
+	reason, message := reasonAvailable, ""
+	switch {
+	case client.State != v1alpha1.PeerActive:
+		reason, message = client.State, "The peer keeps its configuration, but cannot connect."
+	case client.Direct == "":
+		message = "direct.conf is left out, since the gateway has no endpoint for clients outside the cluster, or none yet."
+	}
+	c.true(conditionConfigReady, reason, message)
+	return true
+}

@@ -1,0 +1,62 @@
+package render
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/wireguardgateway/function-wireguard-gateway/api/v1alpha1"
+	"github.com/wireguardgateway/function-wireguard-gateway/fn/names"
+	"github.com/wireguardgateway/function-wireguard-gateway/fn/plan"
+	"github.com/wireguardgateway/function-wireguard-gateway/fn/spec"
+	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
+)
+
+// Client returns all objects of a WireguardPeer that is a client. The gateway
+// has to know it before it has an address, and with it a configuration.
+func Client(peer *spec.WireguardPeer, c *plan.Client) ([]Composed, error) {
+	var out []Composed
+	if c.Attachment != nil {
+		out = append(out, Composed{names.KeyAttachment, configMapKind, Attachment(peer, c)})
+	}
+	if c.State == v1alpha1.PeerRejected || len(c.Addresses) == 0 {
+		return out, nil
+	}
+	s, err := ClientSecret(peer, c)
+	if err != nil {
+		return nil, err
+	}
+	return append(out, Composed{names.KeyPeerConfig, secretKind, s}), nil
+}
+
+// Attachment is how the client attaches to its gateway.
+func Attachment(peer *spec.WireguardPeer, c *plan.Client) *corev1.ConfigMap {
+	return &corev1.ConfigMap{
+		ObjectMeta: clientMeta(peer, names.Attachment(peer.Name)),
+		Data: map[string]string{
+			wireguard.AttachmentClientKey: string(c.Attachment.Client),
+			wireguard.AttachmentUIDKey:    c.Attachment.UID,
+			wireguard.AttachmentMACKey:    c.Attachment.MAC(c.Gateway.Keys.Seed.AttachmentKey()),
+		},
+	}
+}
+
+// ClientSecret holds the client's configurations.
+func ClientSecret(peer *spec.WireguardPeer, c *plan.Client) (*corev1.Secret, error) {
+	data, err := peerConfigs(c.Gateway, c.Peer)
+	if err != nil {
+		return nil, err
+	}
+	return &corev1.Secret{ObjectMeta: clientMeta(peer, names.PeerConfig(peer.Name)), Data: data}, nil
+}
+
+// clientMeta returns the metadata of what a WireguardPeer composes, in its own
+// namespace.
+func clientMeta(peer *spec.WireguardPeer, name string) metav1.ObjectMeta {
+	m := metav1.ObjectMeta{Name: name, Labels: names.Labels(peer.GatewayName)}
+	m.Labels[names.LabelGatewayNamespace] = peer.GatewayNamespace
+	m.Labels[names.LabelPeer] = peer.Name
+	if peer.ClusterScoped {
+		m.Namespace = peer.Namespace
+	}
+	return m
+}
