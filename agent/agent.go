@@ -79,11 +79,11 @@ func Run(ctx context.Context, o Options, log *slog.Logger) error {
 		g.publish = publisher.Publish
 		go publisher.Run(ctx)
 	}
-	server, err := serve(o.Listen, g.health, registry, log)
+	server, err := serve(ctx, o.Listen, g.health, registry, log)
 	if err != nil {
 		return err
 	}
-	defer server.stop()
+	defer server.stop(context.WithoutCancel(ctx))
 	network, err := route.Watch(ctx)
 	if err != nil {
 		return err
@@ -113,11 +113,14 @@ func (g *gateway) once(ctx context.Context, o Options, client rest.Interface) er
 	defer cancel()
 	updates := source.Watch(ctx, source.Options{File: o.ConfigFile, Secret: o.Secret, Client: client}, g.log)
 	for u := range updates {
-		if !g.take(u) {
-			continue
+		if g.take(u) {
+			g.sync(metrics.CauseConfig)
+			break
 		}
-		g.sync(metrics.CauseConfig)
-		break
+		if client == nil {
+			// There is nobody else to ask.
+			break
+		}
 	}
 	if reasons := g.health.reasons(); len(reasons) > 0 {
 		return fmt.Errorf("not ready: %w", errors.Join(reasons...))

@@ -23,12 +23,12 @@ type server struct {
 	http *http.Server
 }
 
-func serve(address string, h *health, registry *prometheus.Registry, log *slog.Logger) (*server, error) {
+func serve(ctx context.Context, address string, h *health, registry *prometheus.Registry, log *slog.Logger) (*server, error) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", h.healthz)
 	mux.HandleFunc("GET /readyz", h.readyz)
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-	listener, err := net.Listen("tcp", address)
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("cannot listen for probes: %w", err)
 	}
@@ -41,8 +41,8 @@ func serve(address string, h *health, registry *prometheus.Registry, log *slog.L
 	return s, nil
 }
 
-func (s *server) stop() {
-	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
+func (s *server) stop(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
 	defer cancel()
 	_ = s.http.Shutdown(ctx)
 }

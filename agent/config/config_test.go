@@ -45,11 +45,11 @@ func valid() wireguard.GatewayConfig {
 	}
 }
 
-func encode(t testing.TB, g wireguard.GatewayConfig) []byte {
-	t.Helper()
+func encode(tb testing.TB, g wireguard.GatewayConfig) []byte {
+	tb.Helper()
 	b, err := g.Encode()
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return b
 }

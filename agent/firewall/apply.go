@@ -100,7 +100,7 @@ func nftablesChain(t *nftables.Table, ch chain) *nftables.Chain {
 	if ch.hook != nil {
 		accept := nftables.ChainPolicyAccept
 		out.Hooknum, out.Type, out.Policy = ch.hook, ch.kind, &accept
-		out.Priority = nftables.ChainPriorityRef(nftables.ChainPriority(ch.priority))
+		out.Priority = new(nftables.ChainPriority(ch.priority))
 	}
 	return out
 }

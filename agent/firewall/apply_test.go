@@ -25,7 +25,7 @@ var update = flag.Bool("update", false, "write the golden files")
 
 // inNamespace runs the test in a network namespace of its own, which is gone
 // when the test is over.
-func inNamespace(t testing.TB) {
+func inNamespace(t *testing.T) {
 	t.Helper()
 	if os.Getuid() != 0 {
 		t.Skip("needs root, for a network namespace of its own")
@@ -40,14 +40,14 @@ func inNamespace(t testing.TB) {
 	t.Cleanup(func() { _ = ns.Close() })
 }
 
-func newFirewall(t testing.TB) *Firewall {
+func newFirewall(t *testing.T) *Firewall {
 	t.Helper()
 	f := &Firewall{}
 	t.Cleanup(f.Close)
 	return f
 }
 
-func nft(t testing.TB, args ...string) string {
+func nft(t *testing.T, args ...string) string {
 	t.Helper()
 	if _, err := exec.LookPath("nft"); err != nil {
 		t.Skip("needs nft, of package nftables")
@@ -148,8 +148,6 @@ func TestEnsure(t *testing.T) {
 	others := func() string {
 		return nft(t, "list table ip wireguard_gateway") + nft(t, "list table inet other")
 	}
-	before := others()
-
 	f := newFirewall(t)
 	r := Render(gateway(), Network{IPv4: "eth0"})
 	ensure := func(step string, r Ruleset, want bool) {
@@ -192,7 +190,7 @@ func TestEnsure(t *testing.T) {
 
 	check("read", true)
 	nft(t, "add rule inet other x udp dport 53 accept")
-	before = others()
+	before := others()
 	check("others' rules changed", true)
 	ensure("others' rules changed", r, false)
 
@@ -278,7 +276,7 @@ func TestDifferences(t *testing.T) {
 
 // tableParts returns the table's chains and sets in an order of their own,
 // since the kernel lists them in the order in which they were made.
-func tableParts(t testing.TB) []string {
+func tableParts(t *testing.T) []string {
 	t.Helper()
 	parts := strings.Split(nft(t, "-n", "list table inet wireguard_gateway"), "\n\n")
 	for i, p := range parts {

@@ -27,8 +27,8 @@ func compare(op expr.CmpOp, data []byte) *expr.Cmp {
 	return &expr.Cmp{Op: op, Register: register, Data: data}
 }
 
-func meta(key expr.MetaKey, op expr.CmpOp, data []byte) []expr.Any {
-	return []expr.Any{&expr.Meta{Key: key, Register: register}, compare(op, data)}
+func meta(key expr.MetaKey, data []byte) []expr.Any {
+	return []expr.Any{&expr.Meta{Key: key, Register: register}, compare(expr.CmpOpEq, data)}
 }
 
 // ifname pads an interface name to the 16 bytes that the kernel compares.
@@ -38,10 +38,8 @@ func ifname(name string) []byte {
 	return b
 }
 
-func iif(name string) []expr.Any    { return meta(expr.MetaKeyIIFNAME, expr.CmpOpEq, ifname(name)) }
-func notIif(name string) []expr.Any { return meta(expr.MetaKeyIIFNAME, expr.CmpOpNeq, ifname(name)) }
-func oif(name string) []expr.Any    { return meta(expr.MetaKeyOIFNAME, expr.CmpOpEq, ifname(name)) }
-func notOif(name string) []expr.Any { return meta(expr.MetaKeyOIFNAME, expr.CmpOpNeq, ifname(name)) }
+func iif(name string) []expr.Any { return meta(expr.MetaKeyIIFNAME, ifname(name)) }
+func oif(name string) []expr.Any { return meta(expr.MetaKeyOIFNAME, ifname(name)) }
 
 // family matches packets of one IP version. In a table of family inet it has
 // to come before anything that looks into the IP header.
@@ -50,11 +48,11 @@ func family(v4 bool) []expr.Any {
 	if v4 {
 		proto = unix.NFPROTO_IPV4
 	}
-	return meta(expr.MetaKeyNFPROTO, expr.CmpOpEq, []byte{proto})
+	return meta(expr.MetaKeyNFPROTO, []byte{proto})
 }
 
 func l4proto(proto byte) []expr.Any {
-	return meta(expr.MetaKeyL4PROTO, expr.CmpOpEq, []byte{proto})
+	return meta(expr.MetaKeyL4PROTO, []byte{proto})
 }
 
 // address loads the source or destination address.

@@ -53,7 +53,7 @@ func Watch(ctx context.Context, client rest.Interface, resource string, name Nam
 			backoff = minBackoff
 		}
 		// Spread, since every gateway of a cluster loses its server at once.
-		wait := backoff/2 + rand.N(backoff)
+		wait := backoff/2 + spread(backoff)
 		backoff = min(2*backoff, maxBackoff)
 		select {
 		case <-ctx.Done():
@@ -62,8 +62,14 @@ func Watch(ctx context.Context, client rest.Interface, resource string, name Nam
 	}
 }
 
+// spread returns a random time up to a limit. Nobody has to be unable to guess
+// it.
+func spread(limit time.Duration) time.Duration {
+	return rand.N(limit) //nolint:gosec // It is no secret.
+}
+
 func watchOnce(ctx context.Context, client rest.Interface, resource string, name Name, handle func(Event)) error {
-	seconds := int64((watchTime + rand.N(watchTime)).Seconds())
+	seconds := int64((watchTime + spread(watchTime)).Seconds())
 	// Without a resource version the server starts with the object as it is.
 	// No list is needed, nor the right to it.
 	w, err := client.Get().Namespace(name.Namespace).Resource(resource).VersionedParams(&metav1.ListOptions{

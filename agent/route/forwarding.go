@@ -74,7 +74,7 @@ func ForwardsIPv6() (bool, error) {
 }
 
 func isOn(family, device string) (bool, error) {
-	b, err := os.ReadFile(filepath.Join(sysctls, family, "conf", device, "forwarding"))
+	b, err := os.ReadFile(filepath.Join(sysctls, family, "conf", device, "forwarding")) //nolint:gosec // Names of interfaces have no slashes.
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}

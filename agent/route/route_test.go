@@ -161,7 +161,7 @@ func TestEnsureAddresses(t *testing.T) {
 	for _, tc := range cases {
 		must(t, EnsureAddresses("wg0", tc.want))
 		var got []string
-		for _, f := range strings.Fields(ip(t, "-o addr show dev wg0 scope global")) {
+		for f := range strings.FieldsSeq(ip(t, "-o addr show dev wg0 scope global")) {
 			if p, err := netip.ParsePrefix(f); err == nil {
 				got = append(got, p.String())
 			}

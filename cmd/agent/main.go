@@ -19,6 +19,11 @@ type cli struct {
 }
 
 func main() {
+	os.Exit(run())
+}
+
+// run returns the exit status.
+func run() int {
 	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
 	// The Kubernetes client has a logger of its own.
 	klog.SetSlogLogger(slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError})))
@@ -29,7 +34,7 @@ func main() {
 		kong.BindTo(ctx, (*context.Context)(nil)), kong.Bind(log), kong.UsageOnError())
 	if err := c.Run(); err != nil {
 		log.Error("cannot go on", "command", c.Command(), "error", err)
-		stop()
-		os.Exit(1)
+		return 1
 	}
+	return 0
 }

@@ -97,7 +97,7 @@ func TestAccess(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer conn.Close()
+		defer func() { _ = conn.Close() }()
 		if err := exchange(conn); err != nil {
 			t.Fatal(err)
 		}
@@ -183,7 +183,7 @@ func TestSpoofing(t *testing.T) {
 	stolen.Addresses = honest.clientConfig().Addresses
 	thief.upWith(stolen)
 
-	clear := w.peersInClear()
+	inClear := w.peersInClear()
 	probes := map[string]bool{"tcp " + server4 + " 443": false, "udp " + server6 + " 443": false, "icmp " + server4: false, "icmp 10.8.0.1": false, "udp 10.8.0.1 53": false}
 	arrived := w.server.count("eth0", "meta l4proto { tcp, udp, icmp }")
 	thief.expect(t, "a stolen address", probes)
@@ -191,7 +191,7 @@ func TestSpoofing(t *testing.T) {
 		t.Errorf("%d packets of the thief arrived", n)
 	}
 	honest.expect(t, "the owner keeps it", map[string]bool{"tcp " + server4 + " 443": true, "udp " + server6 + " 443": true})
-	if n := clear(); n != 0 {
+	if n := inClear(); n != 0 {
 		t.Errorf("%d packets left with a peer's own address", n)
 	}
 

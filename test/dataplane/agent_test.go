@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -40,15 +41,15 @@ func (w *world) startAgent(c wireguard.GatewayConfig) *agent {
 // between nsenter and the agent.
 func (w *world) runAgent(wrapper ...string) *agent {
 	w.t.Helper()
-	args := append(wrapper, agentBinary, "gateway", "--config=/run/config/config.json")
-	return newAgent(w.gateway, w.gateway.start(args...))
+	command := []string{agentBinary, "gateway", "--config=/run/config/config.json"}
+	return newAgent(w.gateway, w.gateway.start(slices.Concat(wrapper, command)...))
 }
 
 func newAgent(h *host, p *process) *agent {
 	a := &agent{process: p, host: h}
 	a.http.Transport = &http.Transport{
 		DisableKeepAlives: true,
-		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+		DialContext: func(_ context.Context, network, address string) (net.Conn, error) {
 			return h.dial(network, address)
 		},
 	}
@@ -56,7 +57,7 @@ func newAgent(h *host, p *process) *agent {
 	return a
 }
 
-func encode(t testing.TB, c wireguard.GatewayConfig) string {
+func encode(t *testing.T, c wireguard.GatewayConfig) string {
 	t.Helper()
 	b, err := c.Encode()
 	if err != nil {
@@ -71,7 +72,7 @@ func (a *agent) get(path string) (int, string, error) {
 	if err != nil {
 		return 0, "", err
 	}
-	defer resp.Body.Close()
+	defer func() { _ = resp.Body.Close() }()
 	b, err := io.ReadAll(resp.Body)
 	return resp.StatusCode, string(b), err
 }

@@ -47,12 +47,13 @@ func (c *cluster) writeStatus() {
 
 type configMap struct {
 	Metadata struct {
-		ResourceVersion string
-		UID             string
-		ManagedFields   []struct{ Manager, Operation string }
-		Labels          map[string]string
-	}
-	Data map[string]string
+		ResourceVersion string `json:"resourceVersion"`
+		ManagedFields   []struct {
+			Manager   string `json:"manager"`
+			Operation string `json:"operation"`
+		} `json:"managedFields"`
+	} `json:"metadata"`
+	Data map[string]string `json:"data"`
 }
 
 func (c *cluster) status() configMap {
@@ -79,7 +80,7 @@ func (c *cluster) waitReport(what string, check func(wireguard.Report) error) co
 	return m
 }
 
-func readyWith(g wireguard.GatewayConfig, t testing.TB) func(wireguard.Report) error {
+func readyWith(t *testing.T, g wireguard.GatewayConfig) func(wireguard.Report) error {
 	hash := wireguard.ConfigHash([]byte(encode(t, g)))
 	return func(r wireguard.Report) error {
 		if !r.Ready || r.ConfigHash != hash || len(r.Reasons) > 0 {
@@ -140,7 +141,7 @@ func (h *host) uapi(device string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	if _, err := io.WriteString(conn, "get=1\n\n"); err != nil {
 		return "", err
 	}
@@ -171,7 +172,7 @@ func TestReport(t *testing.T) {
 		t.Fatalf("there is a ConfigMap already: %d %s %v", code, body, err)
 	}
 	k.writeStatus()
-	m := k.waitReport("the first report", readyWith(good, t))
+	m := k.waitReport("the first report", readyWith(t, good))
 	managers := map[string]bool{}
 	for _, f := range m.Metadata.ManagedFields {
 		managers[f.Manager+" "+f.Operation] = true
@@ -192,10 +193,10 @@ func TestReport(t *testing.T) {
 
 	// Somebody loses the report, or the whole ConfigMap.
 	k.request(http.MethodPatch, statusPath, "application/merge-patch+json", []byte(`{"data":null}`))
-	k.waitReport("a report after the data was lost", readyWith(good, t))
+	k.waitReport("a report after the data was lost", readyWith(t, good))
 	k.request(http.MethodDelete, statusPath, "", nil)
 	k.writeStatus()
-	k.waitReport("a report after the ConfigMap was lost", readyWith(good, t))
+	k.waitReport("a report after the ConfigMap was lost", readyWith(t, good))
 
 	// What is wrong is reported, with the configuration that is in force.
 	bad := good
@@ -208,7 +209,7 @@ func TestReport(t *testing.T) {
 		return want(r.Reasons[0], "mtu 100")
 	})
 	k.writeSecret(good)
-	k.waitReport("no reason", readyWith(good, t))
+	k.waitReport("no reason", readyWith(t, good))
 }
 
 // While the API cannot be reached the mounted file serves, and the API again

@@ -2,6 +2,7 @@ package dataplane
 
 import (
 	"bytes"
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -30,7 +31,7 @@ const (
 // cluster is a Kubernetes API: a real kube-apiserver and etcd on a host of
 // their own.
 type cluster struct {
-	t    testing.TB
+	t    *testing.T
 	host *host
 	http http.Client
 	api  *process
@@ -121,7 +122,9 @@ func (c *cluster) certificate() (cert, key string) {
 	roots.AppendCertsFromPEM(certPEM)
 	c.http = http.Client{Timeout: limit, Transport: &http.Transport{
 		TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
-		Dial:            c.host.dial,
+		DialContext: func(_ context.Context, network, address string) (net.Conn, error) {
+			return c.host.dial(network, address)
+		},
 	}}
 	return string(certPEM), string(pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: keyDER}))
 }
@@ -140,7 +143,7 @@ func (c *cluster) try(method, path, contentType string, body []byte) (int, []byt
 	if err != nil {
 		return 0, nil, err
 	}
-	defer resp.Body.Close()
+	defer func() { _ = resp.Body.Close() }()
 	b, err := io.ReadAll(resp.Body)
 	return resp.StatusCode, b, err
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // badConfigs are contents that must not be applied, and a part of the reason.
-func badConfigs(t testing.TB, good wireguard.GatewayConfig) map[string]struct{ content, reason string } {
+func badConfigs(t *testing.T, good wireguard.GatewayConfig) map[string]struct{ content, reason string } {
 	t.Helper()
 	whole := encode(t, good)
 	newer := strings.Replace(whole, `"version":1`, `"version":2`, 1)

@@ -26,7 +26,7 @@ func TestKillAndRestart(t *testing.T) {
 			b := c.beacon(server4, 7000)
 			b.answered(t, time.Now(), limit)
 			time.Sleep(1500 * time.Millisecond) // for the agent to see where the client is
-			clear := w.peersInClear()
+			inClear := w.peersInClear()
 			table := w.gateway.run("nft -s list table inet wireguard_gateway")
 
 			killed := time.Now()
@@ -50,7 +50,7 @@ func TestKillAndRestart(t *testing.T) {
 				// The negative control: this is what the file is for.
 				t.Errorf("clients were back after %s without any endpoint: the test shows nothing", gap)
 			}
-			if n := clear(); n != 0 {
+			if n := inClear(); n != 0 {
 				t.Errorf("%d packets left with a peer's own address", n)
 			}
 			if restore {
@@ -74,7 +74,7 @@ func TestKillAnyMoment(t *testing.T) {
 	w.gateway.write("config/config.json", encode(t, on))
 	c.up()
 	b := c.beacon(server4, 7000)
-	clear := w.peersInClear()
+	inClear := w.peersInClear()
 	random := rand.New(rand.NewPCG(3, 3))
 	for range 15 {
 		a := w.runAgent()
@@ -92,7 +92,7 @@ func TestKillAnyMoment(t *testing.T) {
 	// client has to notice by itself.
 	b.answered(t, time.Now(), limit)
 	c.expect(t, "after all", map[string]bool{"udp " + server4 + " 7000": true, "udp " + server6 + " 7000": true})
-	if n := clear(); n != 0 {
+	if n := inClear(); n != 0 {
 		t.Errorf("%d packets left with a peer's own address", n)
 	}
 }

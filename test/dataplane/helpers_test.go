@@ -3,6 +3,7 @@ package dataplane
 import (
 	"fmt"
 	"net/netip"
+	"regexp"
 	"strings"
 )
 
@@ -42,3 +43,10 @@ func withoutTimes(s string) string {
 	}
 	return out
 }
+
+// withoutCounters leaves out how often a rule has matched.
+func withoutCounters(s string) string {
+	return counters.ReplaceAllString(s, "counter")
+}
+
+var counters = regexp.MustCompile(`counter packets \d+ bytes \d+`)

@@ -25,7 +25,7 @@ const dialTimeout = 2 * time.Second
 // Both live as long as a process that does nothing, so that they need no name
 // and leave nothing behind, however the test ends.
 type host struct {
-	t    testing.TB
+	t    *testing.T
 	name string
 	pid  int
 
@@ -33,7 +33,7 @@ type host struct {
 }
 
 // newHost makes a host, without any interface but lo.
-func newHost(t testing.TB, name string) *host {
+func newHost(t *testing.T, name string) *host {
 	t.Helper()
 	cmd := exec.Command("unshare", "--mount", "--net", "--propagation", "private", "sh", "-ec",
 		"mount -t tmpfs none /run; mkdir /run/wireguard; mount -t tmpfs none /var/lib; mkdir /var/lib/wireguard-gateway; echo ready; exec sleep infinity")
@@ -68,16 +68,16 @@ func startOnMain(cmd *exec.Cmd) error {
 }
 
 // starts is served by one goroutine on a thread of its own.
-var starts = make(chan func())
-
-func init() {
+var starts = func() chan<- func() {
+	c := make(chan func())
 	go func() {
 		runtime.LockOSThread()
-		for f := range starts {
+		for f := range c {
 			f()
 		}
 	}()
-}
+	return c
+}()
 
 // command returns a command that runs within the host.
 func (h *host) command(args ...string) *exec.Cmd {
@@ -137,22 +137,20 @@ func (h *host) sysctl(settings ...string) {
 	h.exec(append([]string{"sysctl", "-qw"}, settings...)...)
 }
 
-// write makes a file below the host's own /run, and returns its path there.
-func (h *host) write(name, content string) string {
+// write makes a file below the host's own /run.
+func (h *host) write(name, content string) {
 	h.t.Helper()
-	path := filepath.Join("/run", name)
-	real := filepath.Join("/proc", strconv.Itoa(h.pid), "root", path)
-	if err := os.MkdirAll(filepath.Dir(real), 0o755); err != nil {
+	path := filepath.Join("/proc", strconv.Itoa(h.pid), "root", "run", name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		h.t.Fatal(err)
 	}
 	// Renamed into place, as the kubelet does with what it mounts.
-	if err := os.WriteFile(real+".new", []byte(content), 0o600); err != nil {
+	if err := os.WriteFile(path+".new", []byte(content), 0o600); err != nil {
 		h.t.Fatal(err)
 	}
-	if err := os.Rename(real+".new", real); err != nil {
+	if err := os.Rename(path+".new", path); err != nil {
 		h.t.Fatal(err)
 	}
-	return path
 }
 
 // within calls f on a thread that is in the host's network namespace. What f
@@ -168,7 +166,7 @@ func (h *host) within(f func()) {
 			done <- err
 			return
 		}
-		defer fd.Close()
+		defer func() { _ = fd.Close() }()
 		if err := unix.Setns(int(fd.Fd()), unix.CLONE_NEWNET); err != nil {
 			done <- err
 			return
@@ -202,7 +200,7 @@ func (h *host) listen(address string) net.Listener {
 
 // process is a command in the background.
 type process struct {
-	t    testing.TB
+	t    *testing.T
 	cmd  *exec.Cmd
 	out  *buffer
 	done chan struct{}
@@ -214,7 +212,7 @@ func (h *host) start(args ...string) *process {
 	return start(h.t, h.command(args...))
 }
 
-func start(t testing.TB, cmd *exec.Cmd) *process {
+func start(t *testing.T, cmd *exec.Cmd) *process {
 	t.Helper()
 	p := &process{t: t, cmd: cmd, out: &buffer{}, done: make(chan struct{})}
 	if cmd.Stdout == nil {
@@ -284,7 +282,7 @@ func (b *buffer) String() string {
 }
 
 // waitFor tries until it succeeds.
-func waitFor(t testing.TB, limit time.Duration, what string, try func() error) {
+func waitFor(t *testing.T, limit time.Duration, what string, try func() error) {
 	t.Helper()
 	deadline := time.Now().Add(limit)
 	for {

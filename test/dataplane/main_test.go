@@ -40,7 +40,7 @@ func run(m *testing.M) int {
 		fmt.Println(err)
 		return 1
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }()
 	agentBinary, wireguardGoBinary = filepath.Join(dir, "agent"), filepath.Join(dir, "wireguard-go")
 	for binary, source := range map[string]string{
 		agentBinary:       "../../cmd/agent",

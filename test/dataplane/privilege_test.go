@@ -118,7 +118,7 @@ func TestKernelImplementation(t *testing.T) {
 }
 
 // refuses waits until the agent says why it is not ready.
-func (a *agent) refuses(t testing.TB, reason string) {
+func (a *agent) refuses(t *testing.T, reason string) {
 	t.Helper()
 	waitFor(t, limit, "a reason", func() error {
 		code, body, err := a.get("/readyz")

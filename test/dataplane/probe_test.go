@@ -71,7 +71,7 @@ func (h *host) probe(what string) error {
 	if err != nil {
 		return err
 	}
-	defer c.Close()
+	defer func() { _ = c.Close() }()
 	_ = c.SetDeadline(time.Now().Add(probeTime))
 	return exchange(c)
 }
@@ -93,7 +93,7 @@ func exchange(c net.Conn) error {
 
 // expect probes everything at once, and fails the test where an outcome is not
 // the one that is wanted.
-func (h *host) expect(t testing.TB, reason string, want map[string]bool) {
+func (h *host) expect(t *testing.T, reason string, want map[string]bool) {
 	t.Helper()
 	type outcome struct {
 		what string

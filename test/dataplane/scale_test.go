@@ -105,7 +105,7 @@ func (a *agent) syncTime(c wireguard.GatewayConfig) time.Duration {
 
 // syncconf gives the peers to the device with wg(8), and returns how long that
 // takes.
-func (w *world) syncconf(t testing.TB, peers []wireguard.Peer) time.Duration {
+func (w *world) syncconf(t *testing.T, peers []wireguard.Peer) time.Duration {
 	t.Helper()
 	head := fmt.Sprintf("[Interface]\nPrivateKey = %s\nListenPort = 51820\nFwMark = 51820\n", serverKey)
 	w.gateway.write("none.conf", head)
@@ -121,7 +121,7 @@ func (w *world) syncconf(t testing.TB, peers []wireguard.Peer) time.Duration {
 }
 
 // rss returns the resident memory of the agent, in MiB.
-func rss(t testing.TB, a *agent) int {
+func rss(t *testing.T, a *agent) int {
 	t.Helper()
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", a.cmd.Process.Pid))
 	if err != nil {

@@ -28,17 +28,18 @@ func (h *host) iperf(port int) {
 type transfer struct {
 	Intervals []struct {
 		Sum struct {
-			Start, End    float64
+			Start         float64 `json:"start"`
+			End           float64 `json:"end"`
 			BitsPerSecond float64 `json:"bits_per_second"`
-			Retransmits   int
-		}
-	}
+			Retransmits   int     `json:"retransmits"`
+		} `json:"sum"`
+	} `json:"intervals"`
 	End struct {
 		Received struct {
 			BitsPerSecond float64 `json:"bits_per_second"`
 		} `json:"sum_received"`
-	}
-	Error string
+	} `json:"end"`
+	Error string `json:"error"`
 }
 
 // between adds up the intervals that lie within a time, in seconds since the
@@ -135,7 +136,7 @@ func (b *beacon) gap(since time.Time) time.Duration {
 }
 
 // answered waits for an answer after a moment.
-func (b *beacon) answered(t testing.TB, after time.Time, limit time.Duration) {
+func (b *beacon) answered(t *testing.T, after time.Time, limit time.Duration) {
 	t.Helper()
 	waitFor(t, limit, "an answer", func() error {
 		b.mu.Lock()

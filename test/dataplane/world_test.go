@@ -15,7 +15,7 @@ import (
 //	server   eth0 203.0.113.10/24     2001:db8:4::10/64
 //	client n eth0 192.0.2.(4n+2)/30   2001:db8:10n::2/64
 type world struct {
-	t                       testing.TB
+	t                       *testing.T
 	router, gateway, server *host
 }
 
@@ -25,7 +25,7 @@ const (
 	pool4, pool6       = "10.8.0.0/24", "fd00:8::/64"
 )
 
-func newWorld(t testing.TB) *world {
+func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{t: t, router: newHost(t, "router")}
 	w.router.sysctl("net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1")
@@ -59,9 +59,8 @@ func (w *world) attach(name, own4, router4, own6, router6 string) *host {
 // client is a VPN client, and its peer on the gateway.
 type client struct {
 	*host
-	peer   wireguard.Peer
-	key    wireguard.Key
-	tunnel *process
+	peer wireguard.Peer
+	key  wireguard.Key
 }
 
 // client makes the n-th client, from 1, with the peer addresses 10.8.0.(n+1)
