@@ -170,7 +170,15 @@ const keyAnnotation = "crossplane.io/composition-resource-name"
 // composed returns the live objects that the gateway refers to, by key.
 func (g *gateway) composed() map[string]*unstructured.Unstructured {
 	g.t.Helper()
-	out, err := composedOf(g.t, g.c, g.get())
+	xr := g.get()
+	// A claim's objects are its composite resource's.
+	if name, ok, _ := unstructured.NestedString(xr.Object, "spec", "resourceRef", "name"); ok {
+		var err error
+		if xr, err = g.c.Get(g.t.Context(), v1alpha1.GroupVersion.String(), v1alpha1.CompositeGatewayKind, "", name); err != nil {
+			g.t.Fatal(err)
+		}
+	}
+	out, err := composedOf(g.t, g.c, xr)
 	if err != nil {
 		g.t.Fatal(err)
 	}

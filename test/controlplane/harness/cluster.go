@@ -32,7 +32,7 @@ type Flavour string
 
 // The flavours exclude each other in one cluster.
 const (
-	// None installs Crossplane and nothing of ours but the role.
+	// None installs Crossplane and nothing of ours.
 	None Flavour = ""
 	// Namespaced has composite resources that live in namespaces.
 	Namespaced Flavour = "configuration"

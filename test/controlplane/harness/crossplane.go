@@ -47,11 +47,14 @@ func (c *Cluster) installCrossplane(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	role, err := ReadObjects(filepath.Join(c.Root, "package", "cluster", "clusterrole.yaml"))
-	if err != nil {
-		return err
+	if c.options.Flavour != None {
+		role, err := ReadObjects(filepath.Join(c.Root, "package", "cluster", "clusterrole.yaml"))
+		if err != nil {
+			return err
+		}
+		objects = append(objects, role...)
 	}
-	for _, o := range append(objects, role...) {
+	for _, o := range objects {
 		if err := c.Apply(ctx, o); err != nil {
 			return err
 		}
