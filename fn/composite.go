@@ -2,11 +2,12 @@ package fn
 
 import (
 	"encoding/json"
-	"strings"
+	"time"
 
 	"github.com/crossplane/function-sdk-go/errors"
 	fnv1 "github.com/crossplane/function-sdk-go/proto/v1"
 	"github.com/crossplane/function-sdk-go/request"
+	"google.golang.org/protobuf/types/known/structpb"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/wireguardgateway/function-wireguard-gateway/api/v1alpha1"
@@ -112,7 +113,7 @@ func decodeObject(req *fnv1.RunFunctionRequest, kinds kindsOf, spec, status any)
 			return identity{}, errors.Wrap(err, "cannot encode composite resource")
 		}
 		if err := json.Unmarshal(b, part.into); err != nil {
-			return identity{}, specInvalid(describeDecodeError(err))
+			return identity{}, specInvalid(describeDecodeError(req.GetObserved().GetComposite().GetResource(), err))
 		}
 	}
 
@@ -141,13 +142,31 @@ func decodeObject(req *fnv1.RunFunctionRequest, kinds kindsOf, spec, status any)
 }
 
 // describeDecodeError names the field and what stands in it, not the Go types.
-func describeDecodeError(err error) string {
-	typeErr := &json.UnmarshalTypeError{}
-	if errors.As(err, &typeErr) {
-		// The path has the name of the Go type that is inlined, which nobody wrote.
-		return strings.Replace(typeErr.Field, "spec.WireguardGatewaySpec.", "spec.", 1) + ": Invalid value: cannot be a JSON " + typeErr.Value
+func describeDecodeError(xr *structpb.Struct, err error) string {
+	typeErr, timeErr := &json.UnmarshalTypeError{}, &time.ParseError{}
+	switch {
+	case errors.As(err, &typeErr):
+		return typeErr.Field + ": Invalid value: cannot be a JSON " + typeErr.Value
+	case errors.As(err, &timeErr):
+		return field.Invalid(expiryOf(xr, timeErr.Value), timeErr.Value, "is no time: write one such as 2027-01-01T00:00:00Z").Error()
+	default:
+		return "cannot read the composite resource: " + err.Error()
 	}
-	return "cannot read the composite resource: " + err.Error()
+}
+
+// expiryOf returns where a time stands. The decoder does not tell.
+func expiryOf(xr *structpb.Struct, value string) *field.Path {
+	path, spec := field.NewPath("spec"), xr.GetFields()["spec"].GetStructValue().GetFields()
+	if spec["client"].GetStructValue().GetFields()["expiresAt"].GetStringValue() == value {
+		return path.Child("client", "expiresAt")
+	}
+	path = path.Child("peers")
+	for i, p := range spec["peers"].GetListValue().GetValues() {
+		if p.GetStructValue().GetFields()["expiresAt"].GetStringValue() == value {
+			return path.Index(i).Child("expiresAt")
+		}
+	}
+	return path
 }
 
 // parsePlatform reads what the platform wrote.

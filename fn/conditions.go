@@ -54,6 +54,7 @@ const (
 	reasonRejected     = "PeersRejected"
 	reasonKindMissing  = "KindMissing"
 	reasonError        = "Error"
+	reasonTooLarge     = "TooLarge"
 
 	reasonNotFound          = "NotFound"
 	reasonGatewayInvalid    = "GatewayInvalid"

@@ -125,6 +125,9 @@ func (f *Function) compose(req *fnv1.RunFunctionRequest, rsp *fnv1.RunFunctionRe
 	if err != nil {
 		return errors.Wrap(err, "cannot render gateway")
 	}
+	if err := checkConfigSize(objects, len(g.Peers)); err != nil {
+		return err
+	}
 	// A kind that the cluster lacks would keep everything else from being applied.
 	objects = slices.DeleteFunc(objects, func(o render.Composed) bool { return required.lacks[o.GVK] })
 	st := status(g, observed)

@@ -44,7 +44,7 @@ func encode(req *fnv1.RunFunctionRequest, rsp *fnv1.RunFunctionResponse, xr iden
 		return err
 	}
 	if size := proto.Size(desired); size > maxResponse {
-		return &plan.ConditionError{Condition: conditionSpecValid, Reason: "TooLarge", Message: fmt.Sprintf(
+		return &plan.ConditionError{Condition: conditionSpecValid, Reason: reasonTooLarge, Message: fmt.Sprintf(
 			"spec.peers: Too many: the %d objects are %d bytes, and Crossplane accepts %d: move some peers to another gateway, or turn off their qrCode",
 			len(objects), size, maxResponse)}
 	}

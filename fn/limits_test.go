@@ -1,0 +1,93 @@
+package fn
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/crossplane/function-sdk-go/logging"
+	fnv1 "github.com/crossplane/function-sdk-go/proto/v1"
+	"google.golang.org/protobuf/proto"
+)
+
+// maxMessage is what Crossplane's gRPC client accepts.
+const maxMessage = 4 << 20
+
+// TestLargestGateway finds at how many peers a gateway ends, and what its user
+// is told there. The schema lets in 2,000 of them.
+func TestLargestGateway(t *testing.T) {
+	f := New(logging.NewNopLogger(), WithRandom(forever(make([]byte, 32))))
+	for _, peers := range []int{1000, 2000} {
+		l := newLoad(t, peers)
+		if size := proto.Size(l.response); size >= maxMessage {
+			t.Errorf("the response for %d peers is %d bytes, and Crossplane accepts %d", peers, size, maxMessage)
+		} else {
+			t.Logf("the response for %d peers is %d bytes", peers, size)
+		}
+	}
+	most := 2000
+	for ; ; most += 100 {
+		rsp := respond(t, f, answered(t, f, firstRequest(t, most)))
+		if message := fatalOf(rsp); message != "" {
+			t.Logf("%d peers are refused: %s", most, message)
+			checkRefusal(t, rsp, message, "spec.peers", fmt.Sprint(maxResponse))
+			return
+		}
+		if size := proto.Size(rsp); size >= maxMessage {
+			t.Fatalf("the response for %d peers is %d bytes, and nobody refused it", most, size)
+		}
+	}
+}
+
+// TestLargestConfig holds that a configuration that no Secret can hold is
+// refused, rather than by the API server. Rules are what makes one large.
+func TestLargestConfig(t *testing.T) {
+	f := New(logging.NewNopLogger(), WithRandom(forever(make([]byte, 32))))
+	req := firstRequest(t, 1000)
+	rules := []any{}
+	for i := range 16 {
+		rules = append(rules, map[string]any{"action": "Accept", "protocol": "TCP", "to": map[string]any{"cidr": fmt.Sprintf("10.43.%d.0/24", i), "ports": []any{"443", "8000-8100"}}})
+	}
+	for _, p := range req.GetObserved().GetComposite().GetResource().GetFields()["spec"].GetStructValue().GetFields()["peers"].GetListValue().GetValues() {
+		p.GetStructValue().Fields["access"] = newStruct(t, map[string]any{"a": rules}).GetFields()["a"]
+	}
+	rsp := respond(t, f, answered(t, f, req))
+	message := fatalOf(rsp)
+	if message == "" {
+		t.Fatal("want a Fatal, got none")
+	}
+	checkRefusal(t, rsp, message, "spec.peers", "1000 peers", "1048576", "access rules")
+}
+
+func answered(t *testing.T, f *Function, req *fnv1.RunFunctionRequest) *fnv1.RunFunctionRequest {
+	t.Helper()
+	req.RequiredResources = map[string]*fnv1.Resources{}
+	for name := range respond(t, f, req).GetRequirements().GetResources() {
+		req.RequiredResources[name] = &fnv1.Resources{}
+	}
+	return req
+}
+
+func fatalOf(rsp *fnv1.RunFunctionResponse) string {
+	i := slices.IndexFunc(rsp.GetResults(), func(r *fnv1.Result) bool { return r.GetSeverity() == fnv1.Severity_SEVERITY_FATAL })
+	if i < 0 {
+		return ""
+	}
+	return rsp.GetResults()[i].GetMessage()
+}
+
+func checkRefusal(t *testing.T, rsp *fnv1.RunFunctionResponse, message string, says ...string) {
+	t.Helper()
+	for _, s := range says {
+		if !strings.Contains(message, s) {
+			t.Errorf("want %q in the message, got %s", s, message)
+		}
+	}
+	if len(rsp.GetDesired().GetResources()) > 0 {
+		t.Error("want nothing changed, got desired resources")
+	}
+	if c := rsp.GetConditions()[0]; c.GetType() != "SpecValid" || c.GetReason() != "TooLarge" {
+		t.Errorf("want SpecValid with reason TooLarge, got %v", c)
+	}
+}
