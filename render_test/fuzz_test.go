@@ -55,10 +55,6 @@ func judge(t *testing.T, o outcome) {
 			t.Errorf("%s: %s", name, v)
 		}
 	}
-	if t.Failed() {
-		b, err := protojson.Marshal(o.req)
-		t.Logf("request: %s, %v", b, err)
-	}
 }
 
 // FuzzRunFunction changes good requests in many places at once: fields vanish,
