@@ -34,7 +34,9 @@ type cluster struct {
 	t    *testing.T
 	host *host
 	http http.Client
-	api  *process
+	// api is the API server, from that program.
+	api    *process
+	binary string
 }
 
 // newCluster starts the API, with a user "agent" that may do what the
@@ -53,14 +55,14 @@ func (w *world) newCluster() *cluster {
 		bin[name] = path
 	}
 	h := w.attach("api", apiserver4+"/24", "10.96.0.1/24", "2001:db8:96::2/64", "2001:db8:96::1/64")
-	c := &cluster{t: w.t, host: h}
+	c := &cluster{t: w.t, host: h, binary: bin["kube-apiserver"]}
 	cert, key := c.certificate()
 	h.write("pki/tls.crt", cert)
 	h.write("pki/tls.key", key)
 	h.write("pki/tokens.csv", adminToken+",admin,admin,system:masters\n"+agentToken+",agent,agent\n")
 	h.start(bin["etcd"], "--data-dir=/run/etcd", "--unsafe-no-fsync", "--listen-peer-urls=http://127.0.0.1:2380",
 		"--listen-client-urls=http://127.0.0.1:2379", "--advertise-client-urls=http://127.0.0.1:2379", "--log-level=error")
-	c.startAPI(bin["kube-apiserver"])
+	c.startAPI()
 
 	// Where a container finds the API and its token.
 	w.gateway.write("secrets/kubernetes.io/serviceaccount/ca.crt", cert)
@@ -76,9 +78,9 @@ func (w *world) newCluster() *cluster {
 }
 
 // startAPI starts the API server, and waits until it is ready.
-func (c *cluster) startAPI(binary string) {
+func (c *cluster) startAPI() {
 	c.t.Helper()
-	c.api = c.host.start(binary, "--etcd-servers=http://127.0.0.1:2379", "--bind-address=0.0.0.0", "--secure-port=6443",
+	c.api = c.host.start(c.binary, "--etcd-servers=http://127.0.0.1:2379", "--bind-address=0.0.0.0", "--secure-port=6443",
 		"--advertise-address="+apiserver4, "--service-cluster-ip-range=10.97.0.0/16",
 		"--tls-cert-file=/run/pki/tls.crt", "--tls-private-key-file=/run/pki/tls.key", "--cert-dir=/run/pki",
 		"--token-auth-file=/run/pki/tokens.csv", "--authorization-mode=RBAC",

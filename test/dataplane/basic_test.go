@@ -8,7 +8,7 @@ import (
 // pings tells how many of three pings to an address were answered.
 func (h *host) pings(address string) int {
 	h.t.Helper()
-	out, _ := h.try("ping", "-n", "-c3", "-i0.2", "-W2", address)
+	out, _ := h.try("ping", "-n", "-c3", "-i0.2", "-W5", address)
 	return strings.Count(out, "bytes from")
 }
 

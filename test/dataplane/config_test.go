@@ -76,6 +76,7 @@ func TestBadConfigAtStart(t *testing.T) {
 	w := newWorld(t)
 	c := w.client(1)
 	good := configWith(c.peer)
+	w.gateway.write("config/other.json", "") // the directory is there, as the kubelet makes it
 	a := w.runAgent()
 	notReady := func(reason string) {
 		t.Helper()

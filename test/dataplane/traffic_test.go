@@ -136,7 +136,7 @@ func (b *beacon) gap(since time.Time) time.Duration {
 }
 
 // answered waits for an answer after a moment.
-func (b *beacon) answered(t *testing.T, after time.Time, limit time.Duration) {
+func (b *beacon) answered(t *testing.T, after time.Time) {
 	t.Helper()
 	waitFor(t, limit, "an answer", func() error {
 		b.mu.Lock()
