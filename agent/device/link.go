@@ -11,8 +11,19 @@ import (
 	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
 )
 
-// kindWireGuard is the kind of link that the kernel's own devices have.
-const kindWireGuard = "wireguard"
+const (
+	// kindWireGuard is the kind of link that the kernel's own devices have.
+	kindWireGuard = "wireguard"
+
+	// alias marks our links. On the host's network there may be others of the
+	// same name.
+	alias = "wireguardgateway.io"
+)
+
+// ours tells whether a device of the kernel was made by an agent.
+func ours(link netlink.Link) bool {
+	return link.Type() == kindWireGuard && link.Attrs().Alias == alias
+}
 
 // ensureLink returns the device's link, and makes it where there is none. A
 // device of the kernel that an earlier agent made is adopted as it is.
@@ -25,9 +36,9 @@ func (d *Device) ensureLink(implementation string, mtu int) (netlink.Link, error
 	switch {
 	case err == nil && d.user != nil:
 		return link, nil
-	case err == nil && link.Type() == kindWireGuard && implementation != wireguard.ImplementationUserspace:
+	case err == nil && ours(link) && implementation != wireguard.ImplementationUserspace:
 		return link, nil
-	case err == nil && link.Type() == kindWireGuard:
+	case err == nil && ours(link):
 		if err := netlink.LinkDel(link); err != nil {
 			return nil, fmt.Errorf("cannot delete %s of the kernel: %w", d.name, err)
 		}
@@ -49,7 +60,7 @@ func (d *Device) makeLink(implementation string, mtu int) (netlink.Link, error) 
 		switch {
 		case err == nil:
 			d.log.Info("made device", "device", d.name, "implementation", wireguard.ImplementationKernel)
-			return netlink.LinkByName(d.name)
+			return d.mark()
 		case implementation == wireguard.ImplementationKernel && errors.Is(err, unix.EOPNOTSUPP):
 			return nil, fmt.Errorf("cannot make %s: this kernel has no WireGuard", d.name)
 		case !errors.Is(err, unix.EOPNOTSUPP):
@@ -65,12 +76,26 @@ func (d *Device) makeLink(implementation string, mtu int) (netlink.Link, error) 
 	return netlink.LinkByName(d.name)
 }
 
+// mark makes the new link known as ours.
+func (d *Device) mark() (netlink.Link, error) {
+	link, err := netlink.LinkByName(d.name)
+	if err != nil {
+		return nil, fmt.Errorf("cannot find %s: %w", d.name, err)
+	}
+	if err := netlink.LinkSetAlias(link, alias); err != nil {
+		// Without the mark no later agent would dare to touch it.
+		_ = netlink.LinkDel(link)
+		return nil, fmt.Errorf("cannot mark %s: %w", d.name, err)
+	}
+	return link, nil
+}
+
 func isUp(link netlink.Link) bool {
 	return link.Attrs().Flags&net.FlagUp != 0
 }
 
-// Remove deletes the device of the given name. It is no error if there is
-// none, and none of another kind is touched.
+// Remove deletes the kernel's device of the given name that an agent has made.
+// It is no error if there is none.
 func Remove(name string) error {
 	link, err := netlink.LinkByName(name)
 	if errors.As(err, &netlink.LinkNotFoundError{}) {
@@ -79,7 +104,7 @@ func Remove(name string) error {
 	if err != nil {
 		return fmt.Errorf("cannot look for %s: %w", name, err)
 	}
-	if link.Type() != kindWireGuard {
+	if !ours(link) {
 		return nil
 	}
 	if err := netlink.LinkDel(link); err != nil {

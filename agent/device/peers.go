@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/vishvananda/netlink"
 	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
 
 	"github.com/wireguardgateway/function-wireguard-gateway/agent/config"
@@ -32,7 +33,23 @@ type Changes struct {
 // that no peer ever has its own rules with another's address.
 func (d *Device) Revoke(c *config.Config) (Changes, error) {
 	d.want = wanted(c.Peers)
+	if !d.known {
+		d.adopt()
+	}
 	return d.revoke()
+}
+
+// adopt reads a device of the kernel that an earlier agent has left, so that
+// what it must no longer have goes as early as from one of our own.
+func (d *Device) adopt() {
+	link, err := netlink.LinkByName(d.name)
+	if err != nil || !ours(link) {
+		return
+	}
+	if read, err := d.client.Device(d.name); err == nil {
+		d.index = link.Attrs().Index
+		d.learn(read)
+	}
 }
 
 func (d *Device) revoke() (Changes, error) {

@@ -111,3 +111,21 @@ func TestDrift(t *testing.T) {
 	}
 	a.waitReady(on)
 }
+
+// A device of somebody else that has our name is left alone.
+func TestForeignDevice(t *testing.T) {
+	w := newWorld(t)
+	w.gateway.run("ip link add wg0 type veth peer name other")
+	w.gateway.run("ip addr add 192.0.2.99/32 dev wg0")
+	before := w.gateway.run("ip -d addr show wg0")
+	on := configWith()
+	w.gateway.write("config/config.json", encode(t, on))
+	a := w.runAgent()
+	a.refuses(t, "belongs to somebody else")
+	w.gateway.exec(agentBinary, "remove")
+	if diff := cmp.Diff(before, w.gateway.run("ip -d addr show wg0")); diff != "" {
+		t.Errorf("it was changed: -before, +after:\n%s", diff)
+	}
+	w.gateway.run("ip link del wg0")
+	a.waitReady(on)
+}
