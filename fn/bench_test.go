@@ -234,6 +234,7 @@ func TestSpeedRatio(t *testing.T) {
 	ratio, growth := 1e9, 1e9
 	for range 5 {
 		m := alternate(t, 5, thousand.floor, thousand.whole, func(tb testing.TB) {
+			tb.Helper()
 			// As much work as that of a thousand, so that both are measured
 			// equally well.
 			for range 10 {

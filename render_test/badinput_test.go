@@ -5,10 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	fnv1 "github.com/crossplane/function-sdk-go/proto/v1"
 	"google.golang.org/protobuf/types/known/structpb"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-
-	fnv1 "github.com/crossplane/function-sdk-go/proto/v1"
 
 	"github.com/wireguardgateway/function-wireguard-gateway/api/v1alpha1/apitest"
 	"github.com/wireguardgateway/function-wireguard-gateway/fn/offline"
@@ -16,17 +15,17 @@ import (
 
 // runCase renders a gateway of the tables that the schema is tested with, after
 // its old spec if it has one.
-func runCase(t testing.TB, c apitest.Case) outcome {
-	t.Helper()
-	in := offline.Request{Composite: &unstructured.Unstructured{Object: clone(t, c.Object())}}
+func runCase(tb testing.TB, c apitest.Case) outcome {
+	tb.Helper()
+	in := offline.Request{Composite: &unstructured.Unstructured{Object: clone(tb, c.Object())}}
 	if old := c.OldObject(); old != nil {
-		before := run(t, offline.Request{Composite: &unstructured.Unstructured{Object: clone(t, old)}})
+		before := run(tb, offline.Request{Composite: &unstructured.Unstructured{Object: clone(tb, old)}})
 		in.Composite.Object["status"] = before.rsp.GetDesired().GetComposite().GetResource().AsMap()["status"]
 		// Its seed is there by now.
-		seed := &unstructured.Unstructured{Object: reconciled(t, before).GetObserved().GetResources()["seed"].GetResource().AsMap()}
+		seed := &unstructured.Unstructured{Object: reconciled(tb, before).GetObserved().GetResources()["seed"].GetResource().AsMap()}
 		in.Observed, in.Required = []*unstructured.Unstructured{seed}, []*unstructured.Unstructured{seed}
 	}
-	return run(t, in)
+	return run(tb, in)
 }
 
 func isFatal(o outcome, field, value string) (bad []string) {
@@ -181,11 +180,11 @@ func TestBadPlatform(t *testing.T) {
 	}
 }
 
-func input(t testing.TB, spec string) *unstructured.Unstructured {
-	t.Helper()
+func input(tb testing.TB, spec string) *unstructured.Unstructured {
+	tb.Helper()
 	s := &structpb.Struct{}
 	if err := s.UnmarshalJSON([]byte(spec)); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return &unstructured.Unstructured{Object: map[string]any{"apiVersion": "wireguard.fn.crossplane.io/v1beta1", "kind": "Input", "spec": s.AsMap()}}
 }

@@ -7,10 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	fnv1 "github.com/crossplane/function-sdk-go/proto/v1"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
-
-	fnv1 "github.com/crossplane/function-sdk-go/proto/v1"
 )
 
 // broken is a response that was good, with one thing wrong in it.
@@ -76,7 +75,7 @@ func TestInvariantsCanFail(t *testing.T) {
 		{"6 no secrets", "the response", func(o *outcome) { statusOf(o.rsp)["publicKey"] = text(serverKey) }},
 		{"6 no secrets", "the response", func(o *outcome) { o.rsp.Conditions[0].Message = new("the seed is " + private) }},
 		{"6 no secrets", "in hex", func(o *outcome) { o.rsp.Conditions[0].Message = new(fmt.Sprintf("%x", seedOf(o))) }},
-		{"6 no secrets", "as numbers", func(o *outcome) { o.rsp.Conditions[0].Message = new(fmt.Sprint(seedOf(o))) }},
+		{"6 no secrets", "as numbers", func(o *outcome) { o.rsp.Conditions[0].Message = new(fmt.Sprintf("%d", seedOf(o))) }},
 		{"6 no secrets", "the response", func(o *outcome) { at(resource(o, "deployment"), "metadata", "labels")["seed"] = text(serverKey) }},
 		{"6 no secrets", "direct.conf", func(o *outcome) {
 			resource(o, "status")["data"] = structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{"conf": text(conf)}})

@@ -42,22 +42,22 @@ type testCase struct {
 }
 
 // cases returns all of testdata, and all examples.
-func cases(t testing.TB) []testCase {
-	t.Helper()
+func cases(tb testing.TB) []testCase {
+	tb.Helper()
 	var out []testCase
 	for _, from := range []struct{ glob, prefix string }{{"testdata/*/xr.yaml", ""}, {"../example/*/xr.yaml", "example-"}} {
 		files, err := filepath.Glob(from.glob)
 		if err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 		if len(files) == 0 {
-			t.Fatalf("%s matches nothing", from.glob)
+			tb.Fatalf("%s matches nothing", from.glob)
 		}
 		for _, f := range files {
 			dir := filepath.Dir(f)
 			c := testCase{name: from.prefix + filepath.Base(dir)}
 			c.want = filepath.Join("testdata", c.name, "want.yaml")
-			c.in = load(t, dir)
+			c.in = load(tb, dir)
 			out = append(out, c)
 		}
 	}
@@ -65,33 +65,33 @@ func cases(t testing.TB) []testCase {
 }
 
 // caseNamed returns one of testdata.
-func caseNamed(t testing.TB, name string) testCase {
-	t.Helper()
-	return testCase{name: name, in: load(t, filepath.Join("testdata", name))}
+func caseNamed(tb testing.TB, name string) testCase {
+	tb.Helper()
+	return testCase{name: name, in: load(tb, filepath.Join("testdata", name))}
 }
 
-func load(t testing.TB, dir string) offline.Request {
-	t.Helper()
-	in := offline.Request{Observed: objects(t, filepath.Join(dir, "observed.yaml"))}
+func load(tb testing.TB, dir string) offline.Request {
+	tb.Helper()
+	in := offline.Request{Observed: objects(tb, filepath.Join(dir, "observed.yaml"))}
 	// What is composed can be required too, as in a cluster.
 	in.Required = append(in.Required, in.Observed...)
-	in.Required = append(in.Required, objects(t, filepath.Join(dir, "required.yaml"))...)
-	if input := objects(t, filepath.Join(dir, "input.yaml")); len(input) > 0 {
+	in.Required = append(in.Required, objects(tb, filepath.Join(dir, "required.yaml"))...)
+	if input := objects(tb, filepath.Join(dir, "input.yaml")); len(input) > 0 {
 		in.Input = input[0]
 	}
-	in.Composite = objects(t, filepath.Join(dir, "xr.yaml"))[0]
+	in.Composite = objects(tb, filepath.Join(dir, "xr.yaml"))[0]
 	return in
 }
 
 // objects reads a file that may not be there.
-func objects(t testing.TB, path string) []*unstructured.Unstructured {
-	t.Helper()
+func objects(tb testing.TB, path string) []*unstructured.Unstructured {
+	tb.Helper()
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	os, err := offline.ReadObjects(path)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return os
 }
@@ -113,31 +113,31 @@ func (o outcome) fatal() bool {
 	return false
 }
 
-func (c testCase) run(t testing.TB) outcome {
-	t.Helper()
-	return run(t, c.in)
+func (c testCase) run(tb testing.TB) outcome {
+	tb.Helper()
+	return run(tb, c.in)
 }
 
 // run renders a gateway as Crossplane does, with its requirements answered.
-func run(t testing.TB, in offline.Request) outcome {
-	t.Helper()
+func run(tb testing.TB, in offline.Request) outcome {
+	tb.Helper()
 	logs := &bytes.Buffer{}
 	r := &recorder{Function: newFunction(logs)}
 	rsp, err := offline.Run(context.Background(), r, in)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return outcome{req: r.last, rsp: rsp, logs: logs.String()}
 }
 
 // again runs the function on a request as it is.
-func again(t testing.TB, req *fnv1.RunFunctionRequest) outcome {
-	t.Helper()
+func again(tb testing.TB, req *fnv1.RunFunctionRequest) outcome {
+	tb.Helper()
 	logs := &bytes.Buffer{}
 	req = proto.CloneOf(req)
 	rsp, err := newFunction(logs).RunFunction(context.Background(), proto.CloneOf(req))
 	if err != nil {
-		t.Fatalf("RunFunction must not return errors, got %v", err)
+		tb.Fatalf("RunFunction must not return errors, got %v", err)
 	}
 	return outcome{req: req, rsp: rsp, logs: logs.String()}
 }
@@ -154,6 +154,7 @@ type spy struct{ logs *bytes.Buffer }
 func (s spy) Info(msg string, keysAndValues ...any) {
 	fmt.Fprintf(s.logs, "%s %v\n", msg, keysAndValues)
 }
+
 func (s spy) Debug(msg string, keysAndValues ...any) {
 	fmt.Fprintf(s.logs, "%s %v\n", msg, keysAndValues)
 }
@@ -176,25 +177,25 @@ func (r *recorder) RunFunction(ctx context.Context, req *fnv1.RunFunctionRequest
 }
 
 // canonical returns the one form of a message's bytes.
-func canonical(t testing.TB, m proto.Message) []byte {
-	t.Helper()
+func canonical(tb testing.TB, m proto.Message) []byte {
+	tb.Helper()
 	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return b
 }
 
 // clone returns a deep copy of a value in JSON.
-func clone[T any](t testing.TB, v T) T {
-	t.Helper()
+func clone[T any](tb testing.TB, v T) T {
+	tb.Helper()
 	b, err := json.Marshal(v)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	out := new(T)
 	if err := json.Unmarshal(b, out); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return *out
 }

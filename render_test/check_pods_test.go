@@ -6,31 +6,31 @@ import (
 	"strings"
 	"testing"
 
+	fnv1 "github.com/crossplane/function-sdk-go/proto/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	fnv1 "github.com/crossplane/function-sdk-go/proto/v1"
-
 	"github.com/wireguardgateway/function-wireguard-gateway/fn/object"
 )
 
-func deployment(t testing.TB, rsp *fnv1.RunFunctionResponse) *appsv1.Deployment {
-	t.Helper()
+func deployment(tb testing.TB, rsp *fnv1.RunFunctionResponse) *appsv1.Deployment {
+	tb.Helper()
 	d := &appsv1.Deployment{}
 	if err := object.Decode(rsp.GetDesired().GetResources()["deployment"].GetResource(), d); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return d
 }
 
 // goodPods: what the API server or the kubelet would refuse, or a server-side
 // apply would trip over.
-func goodPods(t testing.TB, o outcome) (bad []string) {
+func goodPods(tb testing.TB, o outcome) (bad []string) {
+	tb.Helper()
 	if ours(o)["deployment"] == nil {
 		return nil
 	}
-	d := deployment(t, o.rsp)
+	d := deployment(tb, o.rsp)
 	pod := d.Spec.Template.Spec
 	volumes := distinct(&bad, "volume", pod.Volumes, func(v corev1.Volume) string { return v.Name })
 	all := slices.Concat(pod.InitContainers, pod.Containers)

@@ -7,11 +7,10 @@ import (
 	"strings"
 	"testing"
 
+	fnv1 "github.com/crossplane/function-sdk-go/proto/v1"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
-
-	fnv1 "github.com/crossplane/function-sdk-go/proto/v1"
 )
 
 // fuzzed are the invariants that hold whatever the function is given. The

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"strings"
 	"testing"
@@ -45,9 +46,7 @@ func testAddresses(t *testing.T, cases map[string]addressCase) {
 			for n := range tc.want {
 				want[n] = "Active"
 			}
-			for n, s := range tc.states {
-				want[n] = s
-			}
+			maps.Copy(want, tc.states)
 			if diff := cmp.Diff(want, statesOf(g)); diff != "" {
 				t.Errorf("%s\n-want, +got:\n%s", tc.reason, diff)
 			}
