@@ -1,143 +1,26 @@
 package render_test
 
 import (
-	"context"
-	"fmt"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
-	extv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
-	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
-	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
-	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
-	"k8s.io/apiextensions-apiserver/pkg/registry/customresource"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
-	"k8s.io/apiserver/pkg/registry/rest"
 	"sigs.k8s.io/yaml"
 
 	"github.com/wireguardgateway/function-wireguard-gateway/fn/offline"
+	"github.com/wireguardgateway/function-wireguard-gateway/test/crd"
 )
 
-// definition treats objects of one kind as an API server does that has its
-// definition.
-type definition struct {
-	structural *structuralschema.Structural
-	strategy   rest.RESTCreateStrategy
-}
-
 // gatewayDefinitions are those of the release of the Gateway API that we use.
-func gatewayDefinitions(t testing.TB) map[string]*definition {
+func gatewayDefinitions(t testing.TB) map[string]*crd.Definition {
 	t.Helper()
-	out, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/gateway-api").Output()
-	if err != nil {
-		t.Fatal(err)
+	folder := filepath.Join(crd.Folder(t, "sigs.k8s.io/gateway-api"), "config", "crd", "standard")
+	return map[string]*crd.Definition{
+		"HTTPRoute": crd.Read(t, filepath.Join(folder, "gateway.networking.k8s.io_httproutes.yaml"), "v1"),
+		"UDPRoute":  crd.Read(t, filepath.Join(folder, "gateway.networking.k8s.io_udproutes.yaml"), "v1"),
 	}
-	folder := filepath.Join(strings.TrimSpace(string(out)), "config", "crd", "standard")
-	return map[string]*definition{
-		"HTTPRoute": readDefinition(t, filepath.Join(folder, "gateway.networking.k8s.io_httproutes.yaml"), "v1"),
-		"UDPRoute":  readDefinition(t, filepath.Join(folder, "gateway.networking.k8s.io_udproutes.yaml"), "v1"),
-	}
-}
-
-func readDefinition(t testing.TB, file, version string) *definition {
-	t.Helper()
-	b, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	crd := &extv1.CustomResourceDefinition{}
-	if err := yaml.Unmarshal(b, crd); err != nil {
-		t.Fatal(err)
-	}
-	i := slices.IndexFunc(crd.Spec.Versions, func(v extv1.CustomResourceDefinitionVersion) bool { return v.Name == version })
-	if i < 0 || !crd.Spec.Versions[i].Served {
-		t.Fatalf("%s does not serve %s", file, version)
-	}
-	internal := &apiextensions.JSONSchemaProps{}
-	if err := extv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(crd.Spec.Versions[i].Schema.OpenAPIV3Schema, internal, nil); err != nil {
-		t.Fatal(err)
-	}
-	d := &definition{}
-	if d.structural, err = structuralschema.NewStructural(internal); err != nil {
-		t.Fatal(err)
-	}
-	validator, _, err := validation.NewSchemaValidator(internal)
-	if err != nil {
-		t.Fatal(err)
-	}
-	d.strategy = customresource.NewStrategy(runtime.NewScheme(), true,
-		schema.GroupVersionKind{Group: crd.Spec.Group, Version: version, Kind: crd.Spec.Names.Kind},
-		validator, validator, d.structural, nil, nil, nil)
-	return d
-}
-
-// refuse tells what is wrong with an object: what the schema or its rules
-// refuse, what they would drop, and what they would add to a list that is
-// atomic. Such a list is owned as a whole, so what is added would be taken away
-// with each apply.
-func (d *definition) refuse(t testing.TB, object map[string]any) (bad []string) {
-	t.Helper()
-	u := &unstructured.Unstructured{Object: asJSON(t, object)}
-	for _, dropped := range pruning.PruneWithOptions(u.Object, d.structural, true, structuralschema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true}) {
-		bad = append(bad, "unknown field "+dropped)
-	}
-	before := u.DeepCopy()
-	defaulting.Default(u.Object, d.structural)
-	bad = append(bad, defaulted("", d.structural, before.Object, u.Object)...)
-	ctx := genericapirequest.WithNamespace(context.Background(), u.GetNamespace())
-	for _, err := range d.strategy.Validate(ctx, u) {
-		bad = append(bad, err.Error())
-	}
-	return bad
-}
-
-// defaulted tells which atomic lists differ.
-func defaulted(path string, s *structuralschema.Structural, before, after any) (bad []string) {
-	switch before := before.(type) {
-	case map[string]any:
-		for key, v := range before {
-			p, ok := s.Properties[key]
-			if !ok {
-				continue // metadata, which is not the schema's
-			}
-			bad = append(bad, defaulted(path+"."+key, &p, v, after.(map[string]any)[key])...)
-		}
-	case []any:
-		if kind := s.XListType; kind == nil || *kind == "atomic" {
-			if diff := cmp.Diff(before, after); diff != "" {
-				bad = append(bad, fmt.Sprintf("%s is atomic and changed by defaults: -, +:\n%s", path, diff))
-			}
-			return bad
-		}
-		for i, v := range before {
-			bad = append(bad, defaulted(fmt.Sprintf("%s[%d]", path, i), s.Items, v, after.([]any)[i])...)
-		}
-	}
-	return bad
-}
-
-// asJSON returns a copy with the number types that an API server reads.
-func asJSON(t testing.TB, object map[string]any) map[string]any {
-	t.Helper()
-	b, err := (&unstructured.Unstructured{Object: object}).MarshalJSON()
-	if err != nil {
-		t.Fatal(err)
-	}
-	u := &unstructured.Unstructured{}
-	if err := u.UnmarshalJSON(b); err != nil {
-		t.Fatal(err)
-	}
-	return u.Object
 }
 
 // routes are gateways beside those of testdata, with what only routes have.
@@ -158,7 +41,7 @@ func TestRoutesAccepted(t *testing.T) {
 		for _, o := range offline.Composed(in.Composite, run(t, in).rsp) {
 			if d := definitions[o.GetKind()]; d != nil {
 				seen[o.GetKind()]++
-				for _, why := range d.refuse(t, o.Object) {
+				for _, why := range d.Refuse(t, o.Object) {
 					t.Errorf("%s: %s", o.GetKind(), why)
 				}
 			}
@@ -225,7 +108,7 @@ func TestRoutesRefused(t *testing.T) {
 			o := rsp.GetDesired().GetResources()[tc.key].GetResource().AsMap()
 			o["metadata"].(map[string]any)["namespace"] = "vpn"
 			tc.breaks(o)
-			bad := definitions[o["kind"].(string)].refuse(t, o)
+			bad := definitions[o["kind"].(string)].Refuse(t, o)
 			if !slices.ContainsFunc(bad, func(s string) bool { return strings.Contains(s, tc.says) }) {
 				t.Errorf("want it refused for %q, got %q", tc.says, bad)
 			}

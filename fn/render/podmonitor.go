@@ -28,6 +28,12 @@ func PodMonitor(g *plan.Gateway) *unstructured.Unstructured {
 				"port":     spec.PortNameHTTP,
 				"path":     "/metrics",
 				"interval": g.PodMonitor.Interval,
+				// Alerts and dashboard tell gateways apart by it.
+				"relabelings": []any{map[string]any{
+					"action":       "replace",
+					"sourceLabels": []any{"__meta_kubernetes_pod_label_wireguardgateway_io_gateway"},
+					"targetLabel":  "gateway",
+				}},
 			}},
 		},
 	}}
