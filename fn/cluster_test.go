@@ -82,11 +82,13 @@ func (c *cluster) apply(manifests string) {
 	}
 }
 
-func (c *cluster) gateway(name, spec string) {
+// gateway creates the gateway home in the namespace vpn, or changes it.
+func (c *cluster) gateway(spec string) {
 	c.t.Helper()
-	c.apply("apiVersion: wireguardgateway.io/v1alpha1\nkind: WireguardGateway\nmetadata: {name: " + name + ", namespace: vpn}\nspec: " + spec)
+	c.apply("apiVersion: wireguardgateway.io/v1alpha1\nkind: WireguardGateway\nmetadata: {name: home, namespace: vpn}\nspec: " + spec)
 }
 
+// peer creates a client of that gateway, or changes it.
 func (c *cluster) peer(namespace, name, client string) {
 	c.t.Helper()
 	c.apply("apiVersion: wireguardgateway.io/v1alpha1\nkind: WireguardPeer\nmetadata: {name: " + name + ", namespace: " + namespace +
@@ -143,29 +145,13 @@ func (c *cluster) settleIn(reverse bool) {
 	c.t.Fatal("the cluster does not settle")
 }
 
+// snapshot is all that there is. Maps print in the order of their keys.
 func (c *cluster) snapshot() string {
-	b, err := yaml.Marshal(slices.Collect(maps.Values(c.byID())))
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	return string(b)
-}
-
-func (c *cluster) byID() map[string]map[string]any {
-	out := map[string]map[string]any{}
+	all := make(map[string]any, len(c.objects))
 	for id, o := range c.objects {
-		out[id] = o.Object
+		all[id] = o.Object
 	}
-	// Values of a map come in any order: one document keeps them apart by name.
-	return map[string]map[string]any{"all": {"objects": toAny(out)}}
-}
-
-func toAny(m map[string]map[string]any) map[string]any {
-	out := map[string]any{}
-	for k, v := range m {
-		out[k] = v
-	}
-	return out
+	return fmt.Sprint(all)
 }
 
 // composite is what Crossplane observes: the object itself, or what it has made

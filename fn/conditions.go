@@ -58,6 +58,7 @@ const (
 
 	reasonNotFound          = "NotFound"
 	reasonGatewayInvalid    = "GatewayInvalid"
+	reasonWaitingForGateway = "WaitingForGateway"
 	reasonWaitingForAddress = "WaitingForAddress"
 	reasonNotSupported      = "NotSupported"
 )

@@ -45,7 +45,7 @@ func (c *conditions) awaitsSeed(in *plan.ClientInputs, observed map[string]*fnv1
 	if in.Seed != nil || in.GatewayStatus.PublicKey != "" || len(observed) > 0 {
 		return false
 	}
-	c.false(conditionConfigReady, plan.ReasonSeedMissing, "Waiting for the gateway to make its keys.")
+	c.false(conditionConfigReady, reasonWaitingForGateway, "Waiting for the gateway to make its keys. If this lasts, look at the conditions of the gateway.")
 	return true
 }
 

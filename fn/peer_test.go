@@ -80,7 +80,8 @@ func (c *cluster) keepsSecrets() {
 
 func TestPeerIsServed(t *testing.T) {
 	inBothFlavours(t, func(t *testing.T, c *cluster) {
-		c.gateway("home", gatewayAll)
+		t.Helper()
+		c.gateway(gatewayAll)
 		c.peer("apps", "media", "{presharedKey: {generate: true}, qrCode: true}")
 		c.settle()
 
@@ -139,9 +140,10 @@ func TestPeerIsServed(t *testing.T) {
 func TestPeerLikeInline(t *testing.T) {
 	const settings = `{allowedIPs: [10.43.0.0/16], dns: {servers: [9.9.9.9], searchDomains: [a.example]}, mtu: 1300, persistentKeepalive: 0, advertisedEndpoint: {host: "2001:db8::7"}}`
 	c := newCluster(t)
-	c.gateway("home", `{peerCIDRv6: "fd00:8::/64", peerCIDR: 10.8.0.0/24, peerToPeer: true, listenPort: 4000, service: {type: NodePort, nodePort: 31820},
-  endpoint: {host: vpn.example.com}, gateway: {hostname: vpn.example.com, parentRefs: [{name: public}]}, tunnel: {type: wstunnel},
-  allowedPeerNamespaces: {from: All, limits: {routes: [192.168.0.0/16]}}, peers: [{name: site, routes: [192.168.50.0/24]}, `+strings.Replace(settings, "{", "{name: media, ", 1)+`]}`)
+	inlined := strings.Replace(settings, "{", "{name: media, ", 1)
+	c.gateway(`{peerCIDRv6: "fd00:8::/64", peerCIDR: 10.8.0.0/24, peerToPeer: true, listenPort: 4000, service: {type: NodePort, nodePort: 31820}, ` +
+		`endpoint: {host: vpn.example.com}, gateway: {hostname: vpn.example.com, parentRefs: [{name: public}]}, tunnel: {type: wstunnel}, ` +
+		`allowedPeerNamespaces: {from: All, limits: {routes: [192.168.0.0/16]}}, peers: [{name: site, routes: [192.168.50.0/24]}, ` + inlined + `]}`)
 	c.peer("apps", "media", settings)
 	c.peer("web", "branch", "{routes: [192.168.60.0/24]}")
 	c.settle()
@@ -165,7 +167,8 @@ func TestPeerLikeInline(t *testing.T) {
 
 func TestPeerOwnKeys(t *testing.T) {
 	inBothFlavours(t, func(t *testing.T, c *cluster) {
-		c.gateway("home", gatewayAll)
+		t.Helper()
+		c.gateway(gatewayAll)
 		c.peer("apps", "device", "{publicKey: "+alicesKey+"}")
 		c.peer("apps", "brought", "{privateKeySecretRef: {name: mine}}")
 		c.settle()
@@ -195,9 +198,10 @@ func TestPeerOwnKeys(t *testing.T) {
 
 func TestConsent(t *testing.T) {
 	inBothFlavours(t, func(t *testing.T, c *cluster) {
+		t.Helper()
 		c.apply("apiVersion: v1\nkind: Namespace\nmetadata: {name: apps, labels: {vpn: \"yes\"}}")
 		c.apply("apiVersion: v1\nkind: Namespace\nmetadata: {name: web}")
-		c.gateway("home", gatewayClosed)
+		c.gateway(gatewayClosed)
 		c.peer("apps", "media", "{}")
 		c.peer("web", "media", "{}")
 		c.settle()
@@ -207,7 +211,7 @@ func TestConsent(t *testing.T) {
 			c.learnsNothing(namespace, "media")
 		}
 
-		c.gateway("home", `{endpoint: {host: vpn.example.com}, allowedPeerNamespaces: {from: Selector, selector: {matchLabels: {vpn: "yes"}}}}`)
+		c.gateway(`{endpoint: {host: vpn.example.com}, allowedPeerNamespaces: {from: Selector, selector: {matchLabels: {vpn: "yes"}}}}`)
 		c.settle()
 		c.want("WireguardPeer", "apps", "media", "ConfigReady", "TRUE Available")
 		c.want("WireguardPeer", "web", "media", "Permitted", "FALSE NamespaceNotAllowed")
@@ -223,7 +227,7 @@ func TestConsent(t *testing.T) {
 			t.Errorf("want nobody on the device, got %v", got)
 		}
 
-		c.gateway("home", `{endpoint: {host: vpn.example.com}, allowedPeerNamespaces: {from: Names, names: [apps]}}`)
+		c.gateway(`{endpoint: {host: vpn.example.com}, allowedPeerNamespaces: {from: Names, names: [apps]}}`)
 		c.settle()
 		if diff := cmp.Diff(first, c.secret("apps", "media-wireguard.peer")["direct.conf"]); diff != "" {
 			t.Errorf("let in again: -before, +after:\n%s", diff)
@@ -258,13 +262,14 @@ func (c *cluster) learnsNothing(namespace, name string) {
 
 func TestPeerBeforeGateway(t *testing.T) {
 	inBothFlavours(t, func(t *testing.T, c *cluster) {
+		t.Helper()
 		c.peer("apps", "media", "{}")
 		c.settle()
 		c.want("WireguardPeer", "apps", "media", "GatewayFound", "FALSE NotFound")
 		if _, message := c.condition("WireguardPeer", "apps", "media", "GatewayFound"); message != `There is no WireguardGateway "home" in namespace "vpn": create it, or correct spec.gatewayRef.` {
 			t.Errorf("got the message %q", message)
 		}
-		c.gateway("home", gatewayAll)
+		c.gateway(gatewayAll)
 		// The peer comes first once more, before the gateway has its keys.
 		c.settleIn(true)
 		c.want("WireguardPeer", "apps", "media", "ConfigReady", "TRUE Available")
@@ -278,7 +283,7 @@ func TestPeerBeforeGateway(t *testing.T) {
 // others meanwhile.
 func TestPeerAgain(t *testing.T) {
 	c := newCluster(t)
-	c.gateway("home", gatewayAll)
+	c.gateway(gatewayAll)
 	c.peer("apps", "media", "{}")
 	c.peer("web", "media", "{}")
 	c.settle()
@@ -308,7 +313,7 @@ func TestPeerAgain(t *testing.T) {
 
 func TestGatewayGoneAndRestored(t *testing.T) {
 	c := newCluster(t)
-	c.gateway("home", gatewayAll)
+	c.gateway(gatewayAll)
 	c.peer("apps", "media", "{}")
 	c.settle()
 	first := c.secret("apps", "media-wireguard.peer")["direct.conf"]
@@ -321,7 +326,7 @@ func TestGatewayGoneAndRestored(t *testing.T) {
 		t.Errorf("want nothing composed, got %v", got)
 	}
 	c.apply("apiVersion: v1\nkind: Secret\nmetadata: {name: backup, namespace: vpn}\ndata: {seed: " + base64.StdEncoding.EncodeToString([]byte(seed)) + "}")
-	c.gateway("home", `{endpoint: {host: vpn.example.com}, allowedPeerNamespaces: {from: All}, keys: {seedSecretRef: {name: backup}}}`)
+	c.gateway(`{endpoint: {host: vpn.example.com}, allowedPeerNamespaces: {from: All}, keys: {seedSecretRef: {name: backup}}}`)
 	c.settle()
 	if diff := cmp.Diff(first, c.secret("apps", "media-wireguard.peer")["direct.conf"]); diff != "" {
 		t.Errorf("restored: -before, +after:\n%s", diff)
@@ -346,16 +351,16 @@ func TestSeedLost(t *testing.T) {
 			c.objects[objectID("Secret", "vpn", "home-wireguard.seed")].Object["data"] = map[string]any{"seed": base64.StdEncoding.EncodeToString([]byte(strings.Repeat("x", 32)))}
 		}},
 		"Renamed": {reason: "the gateway is told to use one that is not there", want: "FALSE SeedMissing", breaks: func(c *cluster) {
-			c.gateway("home", `{allowedPeerNamespaces: {from: All}, keys: {seedSecretRef: {name: gone}}}`)
+			c.gateway(`{allowedPeerNamespaces: {from: All}, keys: {seedSecretRef: {name: gone}}}`)
 		}},
 		"Invalid": {reason: "the gateway's spec cannot be read", want: "FALSE GatewayInvalid", breaks: func(c *cluster) {
-			c.gateway("home", `{allowedPeerNamespaces: {from: All}, peerCIDR: 10.8.0.1/24}`)
+			c.gateway(`{allowedPeerNamespaces: {from: All}, peerCIDR: 10.8.0.1/24}`)
 		}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			c := newCluster(t)
-			c.gateway("home", gatewayAll)
+			c.gateway(gatewayAll)
 			c.peer("apps", "media", "{}")
 			c.settle()
 			before := c.secret("apps", "media-wireguard.peer")["direct.conf"]
@@ -376,7 +381,7 @@ func TestSeedLost(t *testing.T) {
 // Neither side moves anybody when a status is lost.
 func TestStatusLost(t *testing.T) {
 	c := newCluster(t)
-	c.gateway("home", `{endpoint: {host: vpn.example.com}, allowedPeerNamespaces: {from: All}, peerCIDR: 10.8.0.0/28}`)
+	c.gateway(`{endpoint: {host: vpn.example.com}, allowedPeerNamespaces: {from: All}, peerCIDR: 10.8.0.0/28}`)
 	for i := range 8 {
 		c.peer("apps", fmt.Sprintf("p%d", i), "{}")
 	}
@@ -437,7 +442,7 @@ func TestPeerRejected(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			c := newCluster(t)
-			c.gateway("home", `{endpoint: {host: vpn.example.com}, peers: [{name: laptop}, {name: phone, publicKey: "`+alicesKey+`", addresses: [10.8.0.50]}]}`)
+			c.gateway(`{endpoint: {host: vpn.example.com}, peers: [{name: laptop}, {name: phone, publicKey: "` + alicesKey + `", addresses: [10.8.0.50]}]}`)
 			c.settle()
 			before := c.namesOf("vpn")
 			device := c.config().Peers
@@ -464,7 +469,7 @@ func TestPeerRejected(t *testing.T) {
 			}
 			// It is over when the cause is.
 			c.peer("vpn", name, "{}")
-			c.gateway("home", gatewayClosed)
+			c.gateway(gatewayClosed)
 			c.settle()
 			c.want("WireguardPeer", "vpn", name, "ConfigReady", "TRUE Available")
 			c.want("WireguardGateway", "vpn", "home", "PeersReady", "TRUE Available")
@@ -480,7 +485,7 @@ var sorted = cmp.Transformer("sorted", func(s []string) []string {
 
 func TestDisabledAndExpired(t *testing.T) {
 	c := newCluster(t)
-	c.gateway("home", gatewayAll)
+	c.gateway(gatewayAll)
 	c.peer("apps", "paused", "{disabled: true}")
 	c.peer("apps", "soon", `{expiresAt: "2026-06-01T12:00:20Z"}`)
 	c.settle()
@@ -505,7 +510,7 @@ func TestDisabledAndExpired(t *testing.T) {
 
 func TestPodsAreNotSupportedYet(t *testing.T) {
 	c := newCluster(t)
-	c.gateway("home", gatewayAll)
+	c.gateway(gatewayAll)
 	c.apply("apiVersion: wireguardgateway.io/v1alpha1\nkind: WireguardPeer\nmetadata: {name: media, namespace: apps}\nspec: {gatewayRef: {name: home, namespace: vpn}, pods: {}}")
 	c.settle()
 	c.want("WireguardPeer", "apps", "media", "SpecValid", "TRUE Valid")
@@ -522,25 +527,30 @@ func TestPodsAreNotSupportedYet(t *testing.T) {
 
 // Every path has every condition, in one order.
 func TestPeerConditionsAreClosed(t *testing.T) {
-	for name, tc := range map[string]struct{ reason, manifest, want string }{
-		"Invalid":   {"syntax is refused at once", `{gatewayRef: {name: home}, client: {mtu: 1}}`, "FALSE UNKNOWN UNKNOWN UNKNOWN UNKNOWN"},
-		"Undecoded": {"what is no spec at all too", `{gatewayRef: {name: home}, client: {mtu: wide}}`, "FALSE UNKNOWN UNKNOWN UNKNOWN UNKNOWN"},
-		"NotFound":  {"nothing is known of a gateway that is not there", `{gatewayRef: {name: home}}`, "TRUE FALSE UNKNOWN UNKNOWN TRUE"},
+	const yes, no, unknown = fnv1.Status_STATUS_CONDITION_TRUE, fnv1.Status_STATUS_CONDITION_FALSE, fnv1.Status_STATUS_CONDITION_UNKNOWN
+	for name, tc := range map[string]struct {
+		reason, manifest string
+		want             []fnv1.Status
+	}{
+		"Invalid":   {"syntax is refused at once", `{gatewayRef: {name: home}, client: {mtu: 1}}`, []fnv1.Status{no, unknown, unknown, unknown, unknown}},
+		"Undecoded": {"what is no spec at all too", `{gatewayRef: {name: home}, client: {mtu: wide}}`, []fnv1.Status{no, unknown, unknown, unknown, unknown}},
+		"NotFound":  {"nothing is known of a gateway that is not there", `{gatewayRef: {name: home}}`, []fnv1.Status{yes, no, unknown, unknown, yes}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newCluster(t)
 			c.apply("apiVersion: wireguardgateway.io/v1alpha1\nkind: WireguardPeer\nmetadata: {name: media, namespace: apps}\nspec: " + tc.manifest)
 			c.settle()
-			var types, statuses []string
+			var types []string
+			var statuses []fnv1.Status
 			for _, condition := range c.last[objectID("WireguardPeer", "apps", "media")].GetConditions() {
 				types = append(types, condition.GetType())
-				statuses = append(statuses, strings.TrimPrefix(condition.GetStatus().String(), "STATUS_CONDITION_"))
+				statuses = append(statuses, condition.GetStatus())
 			}
 			if diff := cmp.Diff([]string{"SpecValid", "GatewayFound", "Permitted", "ConfigReady", "PodsReady"}, types); diff != "" {
 				t.Errorf("%s: -want, +got:\n%s", tc.reason, diff)
 			}
-			if got := strings.Join(statuses, " "); got != tc.want {
-				t.Errorf("%s: want %s, got %s", tc.reason, tc.want, got)
+			if diff := cmp.Diff(tc.want, statuses); diff != "" {
+				t.Errorf("%s: -want, +got:\n%s", tc.reason, diff)
 			}
 		})
 	}
@@ -549,7 +559,7 @@ func TestPeerConditionsAreClosed(t *testing.T) {
 // Attachments that were forged, copied or kept are counted, and change nothing.
 func TestAttachmentsOfOthers(t *testing.T) {
 	c := newCluster(t)
-	c.gateway("home", `{endpoint: {host: vpn.example.com}, allowedPeerNamespaces: {from: Names, names: [apps, web]}}`)
+	c.gateway(`{endpoint: {host: vpn.example.com}, allowedPeerNamespaces: {from: Names, names: [apps, web]}}`)
 	c.peer("apps", "media", "{}")
 	c.settle()
 	valid := c.objects[objectID("ConfigMap", "apps", "media-wireguard.attachment")].DeepCopy()
@@ -596,13 +606,13 @@ func TestAttachmentsOfOthers(t *testing.T) {
 // A closed gateway does not even look at what other namespaces label for it.
 func TestClosedGatewayLooksAtItsOwnNamespaceOnly(t *testing.T) {
 	c := newCluster(t)
-	c.gateway("home", gatewayClosed)
+	c.gateway(gatewayClosed)
 	c.settle()
 	s := c.last[objectID("WireguardGateway", "vpn", "home")].GetRequirements().GetResources()["attachments"]
 	if s.GetNamespace() != "vpn" || s.GetMatchLabels().GetLabels()["wireguardgateway.io/gateway"] != "home" || s.GetMatchLabels().GetLabels()["wireguardgateway.io/gateway-namespace"] != "vpn" {
 		t.Errorf("want its own attachments in its own namespace, got %v", s)
 	}
-	c.gateway("home", gatewayAll)
+	c.gateway(gatewayAll)
 	c.settle()
 	s = c.last[objectID("WireguardGateway", "vpn", "home")].GetRequirements().GetResources()["attachments"]
 	if s.Namespace != nil || len(s.GetMatchLabels().GetLabels()) != 2 {
@@ -616,7 +626,7 @@ func TestManyPeers(t *testing.T) {
 	var configs []string
 	for _, reverse := range []bool{false, true} {
 		c := newCluster(t)
-		c.gateway("home", gatewayAll)
+		c.gateway(gatewayAll)
 		for i := range 50 {
 			c.peer(fmt.Sprintf("team%d", i%10), fmt.Sprintf("p%d", i), "{}")
 		}

@@ -41,6 +41,30 @@ var always = []string{"config", "deployment", "role", "role-binding", "service",
 // conditionTypes is the closed set, in its order.
 var conditionTypes = []string{"SpecValid", "KeysReady", "PeersReady", "EndpointReady", "WorkloadReady", "RouteReady", "EgressReady"}
 
+// peerConditionTypes is that of a WireguardPeer.
+var peerConditionTypes = []string{"SpecValid", "GatewayFound", "Permitted", "ConfigReady", "PodsReady"}
+
+// isPeer tells whether a WireguardPeer is rendered.
+func isPeer(o outcome) bool {
+	return strings.HasSuffix(o.req.GetObserved().GetComposite().GetResource().GetFields()["kind"].GetStringValue(), "WireguardPeer")
+}
+
+// wholePeer: a configuration goes with an attachment, without which the gateway
+// would not know the client, and with the status that names it. Without one the
+// peer is not ready.
+func wholePeer(o outcome, ours map[string]bool) (bad []string) {
+	if ours["config"] && !ours["attachment"] {
+		bad = append(bad, "the peer has a configuration that its gateway does not know of")
+	}
+	if named := statusOf(o.rsp)["secretName"].GetStringValue() != ""; named != ours["config"] {
+		bad = append(bad, fmt.Sprintf("it is %t that status names a Secret, and %t that there is one", named, ours["config"]))
+	}
+	if !ours["config"] && o.rsp.GetDesired().GetComposite().GetReady() != fnv1.Ready_READY_FALSE && o.rsp.GetDesired().GetComposite() != nil {
+		bad = append(bad, "a peer without a configuration is ready")
+	}
+	return bad
+}
+
 // allOrNothing: a response is the full desired set, or requirements only, or
 // Fatal; and what earlier functions desired is in all of them.
 func allOrNothing(_ testing.TB, o outcome) (bad []string) {
@@ -62,6 +86,12 @@ func allOrNothing(_ testing.TB, o outcome) (bad []string) {
 		}
 		return bad
 	}
+	if isPeer(o) {
+		if before != nil && len(ours) == 0 {
+			return bad
+		}
+		return append(bad, wholePeer(o, ours)...)
+	}
 	if len(ours) == 0 {
 		if len(o.rsp.GetRequirements().GetResources()) == 0 {
 			bad = append(bad, "the response is neither a gateway, nor requirements, nor Fatal")
@@ -81,7 +111,10 @@ func allOrNothing(_ testing.TB, o outcome) (bad []string) {
 	states := map[string]string{}
 	for _, v := range statusOf(o.rsp)["peers"].GetListValue().GetValues() {
 		p := v.GetStructValue().GetFields()
-		states[p["name"].GetStringValue()] = p["state"].GetStringValue()
+		// A WireguardPeer of the same name stands after the inline one.
+		if p["reason"].GetStringValue() != "DuplicateName" {
+			states[p["name"].GetStringValue()] = p["state"].GetStringValue()
+		}
 		if p["state"].GetStringValue() == "Rejected" && (p["reason"].GetStringValue() == "" || p["message"].GetStringValue() == "") {
 			bad = append(bad, fmt.Sprintf("peer %s is rejected without a reason", p["name"].GetStringValue()))
 		}
@@ -103,8 +136,11 @@ func allOrNothing(_ testing.TB, o outcome) (bad []string) {
 // an object and create it again.
 func frozenKeys(_ testing.TB, o outcome) (bad []string) {
 	known := append(slices.Clone(always), "seed", "tunnel-service", "http-route", "udp-route", "network-policy", "pod-disruption-budget", "pod-monitor")
+	if isPeer(o) {
+		known = []string{"attachment", "config"}
+	}
 	for key := range o.rsp.GetDesired().GetResources() {
-		if o.req.GetDesired().GetResources()[key] == nil && !slices.Contains(known, key) && !strings.HasPrefix(key, "peer-") {
+		if o.req.GetDesired().GetResources()[key] == nil && !slices.Contains(known, key) && (isPeer(o) || !strings.HasPrefix(key, "peer-")) {
 			bad = append(bad, "nobody knows the key "+key)
 		}
 	}
@@ -152,6 +188,9 @@ func quiet(_ testing.TB, o outcome) (bad []string) {
 	return bad
 }
 
+// changesNothing are the reasons for which a peer keeps what it has.
+var changesNothing = []string{"SeedMissing", "SeedMalformed", "SeedMismatch", "GatewayInvalid"}
+
 // allConditions: the closed set, each once, in order, with a reason, for the
 // claim too.
 func allConditions(_ testing.TB, o outcome) (bad []string) {
@@ -172,10 +211,15 @@ func allConditions(_ testing.TB, o outcome) (bad []string) {
 			if c.GetMessage() == "" {
 				bad = append(bad, c.GetType()+" is False and does not say why")
 			}
-			failed = failed || c.GetType() == "SpecValid" || c.GetType() == "KeysReady"
+			failed = failed || c.GetType() == "SpecValid" || c.GetType() == "KeysReady" ||
+				(c.GetType() == "ConfigReady" && slices.Contains(changesNothing, c.GetReason()))
 		}
 	}
-	if !slices.Equal(types, conditionTypes) {
+	want := conditionTypes
+	if isPeer(o) {
+		want = peerConditionTypes
+	}
+	if !slices.Equal(types, want) {
 		bad = append(bad, fmt.Sprintf("the conditions are %v", types))
 	}
 	if o.fatal() != failed {

@@ -138,6 +138,9 @@ func noSecrets(t testing.TB, o outcome) (bad []string) {
 // has the gateway's.
 func wellFormedKeys(_ testing.TB, o outcome) (bad []string) {
 	public := statusOf(o.rsp)["publicKey"].GetStringValue()
+	if isPeer(o) {
+		public = statusOf(o.rsp)["gateway"].GetStructValue().GetFields()["publicKey"].GetStringValue()
+	}
 	for name, r := range o.rsp.GetDesired().GetResources() {
 		for key, b := range secretData(r.GetResource()) {
 			if filepath.Ext(key) != ".conf" {

@@ -26,6 +26,10 @@ func reconciled(t testing.TB, o outcome) *fnv1.RunFunctionRequest {
 		fields := req.GetObserved().GetComposite().GetResource().GetFields()
 		fields["status"] = proto.CloneOf(status)
 		st := fields["status"].GetStructValue().GetFields()
+		if st == nil { // An empty status has no map to write into.
+			st = map[string]*structpb.Value{}
+			fields["status"].GetStructValue().Fields = st
+		}
 		st["conditions"] = toValue(t, conditionsOf(o.rsp))
 		// What Crossplane adds by itself.
 		st["crossplane"] = toValue(t, map[string]any{"lastHandledReconcileAt": "never"})

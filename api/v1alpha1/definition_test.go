@@ -444,9 +444,10 @@ func TestCompositions(t *testing.T) {
 			for _, xrd := range definitions(t, flavour) {
 				want = append(want, xpv1.TypeReference{APIVersion: v1alpha1.GroupVersion.String(), Kind: xrd.Spec.Names.Kind})
 			}
-			for doc := range strings.SplitSeq(readText(t, flavour, "composition.yaml"), "\n---\n") {
+			var inputs []string
+			for _, file := range []string{"composition.yaml", "composition-peer.yaml"} {
 				c := &xpv1.Composition{}
-				if err := yaml.UnmarshalStrict([]byte(doc), c); err != nil {
+				if err := yaml.UnmarshalStrict([]byte(readText(t, flavour, file)), c); err != nil {
 					t.Fatal(err)
 				}
 				got = append(got, c.Spec.CompositeTypeRef)
@@ -458,6 +459,11 @@ func TestCompositions(t *testing.T) {
 					t.Errorf("%s: the function is called %q, Crossplane installs it as %q", c.Name, step.FunctionRef.Name, function)
 				}
 				checkInput(t, step.Input.Raw)
+				inputs = append(inputs, string(step.Input.Raw))
+			}
+			// A peer's configurations follow from the same defaults as its gateway.
+			if diff := cmp.Diff(inputs[0], inputs[1]); diff != "" {
+				t.Errorf("inputs, -gateway's +peer's:\n%s", diff)
 			}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("kinds, -want +got:\n%s", diff)

@@ -124,38 +124,55 @@ func (s *server) apply(object, old map[string]any) (errs field.ErrorList, droppe
 // servers are those of gateways, one for each kind that they have.
 func servers(t *testing.T) map[string]*server {
 	t.Helper()
+	return serversOf(t, v1alpha1.GatewayKind)
+}
+
+func serversOf(t *testing.T, user string) map[string]*server {
+	t.Helper()
 	out := map[string]*server{}
 	for kind, crd := range crds(t) {
-		if strings.HasSuffix(kind, v1alpha1.GatewayKind) {
+		if strings.HasSuffix(kind, user) {
 			out[kind] = newServer(t, crd)
 		}
 	}
 	return out
 }
 
+// kinds are those that users create, with what must be accepted and refused of
+// them.
+var kinds = map[string]struct{ valid, invalid []apitest.Case }{
+	v1alpha1.GatewayKind: {append(apitest.Valid(), apitest.FunctionOnly()...), apitest.Invalid()},
+	v1alpha1.PeerKind:    {apitest.ValidPeers(), apitest.InvalidPeers()},
+}
+
 func TestInvalid(t *testing.T) {
-	for flavour, s := range servers(t) {
-		for _, c := range apitest.Invalid() {
-			t.Run(flavour+"/"+c.Reason, func(t *testing.T) {
-				if old := c.OldObject(); old != nil {
-					if errs, _ := s.apply(old, nil); len(errs) > 0 {
-						t.Fatalf("the old object is refused: %v", errs)
-					}
-				}
-				errs, dropped := s.apply(c.Object(), c.OldObject())
-				if len(dropped) > 0 {
-					t.Errorf("unknown fields: %v", dropped)
-				}
-				for _, err := range errs {
-					if strings.Contains(err.Detail, "failed rule") || strings.Contains(err.Detail, "rule evaluation error") {
-						t.Errorf("no message for people: %v", err)
-					}
-				}
-				if !refused(errs, c) {
-					t.Errorf("%s\n%s: want an error at %s with %q and %q, got %v", c.Reason, c.Spec, c.Field, c.Value, c.Says, errs)
-				}
-			})
+	for kind, specs := range kinds {
+		for flavour, s := range serversOf(t, kind) {
+			for _, c := range specs.invalid {
+				t.Run(flavour+"/"+c.Reason, func(t *testing.T) { checkInvalid(t, s, c) })
+			}
 		}
+	}
+}
+
+func checkInvalid(t *testing.T, s *server, c apitest.Case) {
+	t.Helper()
+	if old := c.OldObject(); old != nil {
+		if errs, _ := s.apply(old, nil); len(errs) > 0 {
+			t.Fatalf("the old object is refused: %v", errs)
+		}
+	}
+	errs, dropped := s.apply(c.Object(), c.OldObject())
+	if len(dropped) > 0 {
+		t.Errorf("unknown fields: %v", dropped)
+	}
+	for _, err := range errs {
+		if strings.Contains(err.Detail, "failed rule") || strings.Contains(err.Detail, "rule evaluation error") {
+			t.Errorf("no message for people: %v", err)
+		}
+	}
+	if !refused(errs, c) {
+		t.Errorf("%s\n%s: want an error at %s with %q and %q, got %v", c.Reason, c.Spec, c.Field, c.Value, c.Says, errs)
 	}
 }
 
@@ -172,7 +189,14 @@ func refused(errs field.ErrorList, c apitest.Case) bool {
 // Without any one of the rules, some case would get through, or be refused
 // without the words that help.
 func TestEveryRuleIsNeeded(t *testing.T) {
-	whole := internal(t, crds(t)["configuration/WireguardGateway"])
+	for kind, specs := range kinds {
+		t.Run(kind, func(t *testing.T) { checkRules(t, kind, specs.invalid) })
+	}
+}
+
+func checkRules(t *testing.T, kind string, invalid []apitest.Case) {
+	t.Helper()
+	whole := internal(t, crds(t)["configuration/"+kind])
 	for n := 0; ; n++ {
 		in := whole.DeepCopy()
 		left := n
@@ -184,7 +208,7 @@ func TestEveryRuleIsNeeded(t *testing.T) {
 			return
 		}
 		s := serverOf(t, in)
-		if !slices.ContainsFunc(apitest.Invalid(), func(c apitest.Case) bool {
+		if !slices.ContainsFunc(invalid, func(c apitest.Case) bool {
 			errs, _ := s.apply(c.Object(), c.OldObject())
 			return !refused(errs, c)
 		}) {
@@ -216,17 +240,19 @@ func cutRule(s *apiextensions.JSONSchemaProps, n *int) string {
 }
 
 func TestValid(t *testing.T) {
-	for flavour, s := range servers(t) {
-		for _, c := range append(apitest.Valid(), apitest.FunctionOnly()...) {
-			t.Run(flavour+"/"+c.Reason, func(t *testing.T) {
-				errs, dropped := s.apply(c.Object(), c.OldObject())
-				if len(dropped) > 0 {
-					t.Errorf("unknown fields: %v", dropped)
-				}
-				for _, err := range errs {
-					t.Errorf("%s\n%s: %v", c.Reason, c.Spec, err)
-				}
-			})
+	for kind, specs := range kinds {
+		for flavour, s := range serversOf(t, kind) {
+			for _, c := range specs.valid {
+				t.Run(flavour+"/"+c.Reason, func(t *testing.T) {
+					errs, dropped := s.apply(c.Object(), c.OldObject())
+					if len(dropped) > 0 {
+						t.Errorf("unknown fields: %v", dropped)
+					}
+					for _, err := range errs {
+						t.Errorf("%s\n%s: %v", c.Reason, c.Spec, err)
+					}
+				})
+			}
 		}
 	}
 }
@@ -300,7 +326,7 @@ func TestLargestGateways(t *testing.T) {
 	}
 }
 
-// Every example that is a gateway is one for the API server.
+// Every example is one for the API server.
 func TestExamples(t *testing.T) {
 	files, err := filepath.Glob("../../example/*/xr.yaml")
 	if err != nil {
@@ -309,7 +335,10 @@ func TestExamples(t *testing.T) {
 	if len(files) == 0 {
 		t.Fatal("there is no example")
 	}
-	s := servers(t)["configuration/WireguardGateway"]
+	servers := map[string]*server{}
+	for kind := range kinds {
+		servers[kind] = serversOf(t, kind)["configuration/"+kind]
+	}
 	for _, file := range files {
 		t.Run(filepath.Base(filepath.Dir(file)), func(t *testing.T) {
 			b, err := os.ReadFile(file)
@@ -321,7 +350,8 @@ func TestExamples(t *testing.T) {
 				if err := yaml.UnmarshalStrict([]byte(doc), &object); err != nil {
 					t.Fatal(err)
 				}
-				if object == nil || object["kind"] != s.kind {
+				s := servers[fmt.Sprint(object["kind"])]
+				if s == nil {
 					continue
 				}
 				errs, dropped := s.apply(object, nil)

@@ -1,6 +1,7 @@
 package v1alpha1
 
 import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
@@ -10,6 +11,25 @@ const (
 	PeerKind          = "WireguardPeer"
 	CompositePeerKind = "XWireguardPeer"
 )
+
+// WireguardPeer is a client of a WireguardGateway, or a class of pods, that
+// belongs to the namespace it lives in. The gateway must allow that namespace.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:scope=Namespaced,shortName=wgp
+// +kubebuilder:subresource:status
+// +kubebuilder:printcolumn:name="Gateway",type=string,JSONPath=`.spec.gatewayRef.name`
+// +kubebuilder:printcolumn:name="Secret",type=string,JSONPath=`.status.secretName`
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="metadata.name must be a DNS label: choose one of lowercase letters, digits and dashes, without dots",messageExpression="'\"%s\" is not a DNS label: choose a name of lowercase letters, digits and dashes, without dots'.format([self.metadata.name])",fieldPath=".metadata.name"
+type WireguardPeer struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// Spec is what the peer should be.
+	Spec WireguardPeerSpec `json:"spec"`
+	// Status is what the peer is.
+	Status WireguardPeerStatus `json:"status,omitempty"`
+}
 
 // WireguardPeerSpec is what a peer should be: a client, or a class of pods.
 // Without either it is a client with nothing said.
@@ -108,6 +128,7 @@ type WireguardPeerStatus struct {
 	// Addresses of the peer in the tunnel.
 	// +optional
 	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=2
 	Addresses []string `json:"addresses,omitempty"`
 
 	// SecretName names the Secret with the peer's configurations.

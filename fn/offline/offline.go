@@ -18,6 +18,9 @@ import (
 // AnnotationKey tells under which key of the desired set an object is composed.
 const AnnotationKey = "crossplane.io/composition-resource-name"
 
+// noUID is that of a composite resource which was given without one.
+const noUID = "00000000-0000-0000-0000-000000000000"
+
 // maxIterations is how often Crossplane answers requirements before it gives up.
 const maxIterations = 5
 
@@ -62,7 +65,13 @@ func fatal(rsp *fnv1.RunFunctionResponse) bool {
 }
 
 func (in Request) proto() (*fnv1.RunFunctionRequest, error) {
-	xr, err := toStruct(in.Composite)
+	composite := in.Composite
+	if composite.GetUID() == "" {
+		// What an API server holds has one.
+		composite = composite.DeepCopy()
+		composite.SetUID(noUID)
+	}
+	xr, err := toStruct(composite)
 	if err != nil {
 		return nil, err
 	}

@@ -101,17 +101,17 @@ func (in *ClientInputs) keys() (Keys, error) {
 	key := cmp.Or(ref.Key, names.DataSeed)
 	of := fmt.Sprintf("the gateway %q in namespace %q", in.Gateway.Name, in.Gateway.Namespace)
 	if in.Seed == nil {
-		return Keys{}, &ConditionError{ConditionConfigReady, ReasonSeedMissing, fmt.Sprintf(
-			"%s has no seed, which every key derives from; nothing was changed. Its owner finds what to do in its condition KeysReady", of)}
+		return Keys{}, &ConditionError{ConditionConfigReady, ReasonSeedMissing, of +
+			" has no seed, which every key derives from; nothing was changed. Its owner finds what to do in its condition KeysReady"}
 	}
 	seed, err := wireguard.ParseSeed(in.Seed[key])
 	if err != nil {
-		return Keys{}, &ConditionError{ConditionConfigReady, ReasonSeedMalformed, fmt.Sprintf(
-			"%s has a seed that cannot be read; nothing was changed. Its owner finds what to do in its condition KeysReady", of)}
+		return Keys{}, &ConditionError{ConditionConfigReady, ReasonSeedMalformed, of +
+			" has a seed that cannot be read; nothing was changed. Its owner finds what to do in its condition KeysReady"}
 	}
 	if was := in.GatewayStatus.SeedID; was != "" && was != seed.ID() {
-		return Keys{}, &ConditionError{ConditionConfigReady, ReasonSeedMismatch, fmt.Sprintf(
-			"%s has another seed than the one that it runs with; nothing was changed. Its owner finds what to do in its condition KeysReady", of)}
+		return Keys{}, &ConditionError{ConditionConfigReady, ReasonSeedMismatch, of +
+			" has another seed than the one that it runs with; nothing was changed. Its owner finds what to do in its condition KeysReady"}
 	}
 	k := Keys{Seed: seed, Private: seed.ServerKey(in.Gateway.Keys.Rotation)}
 	k.Public = k.Private.Public()

@@ -1,5 +1,5 @@
-// Package apitest holds specs of WireguardGateways that must be accepted, and
-// such that must be refused. The schema, the function and a control plane are
+// Package apitest holds specs of WireguardGateways and WireguardPeers that must
+// be accepted, and such that must be refused. The schema, the function and a control plane are
 // tested with the same ones.
 package apitest
 
@@ -17,10 +17,12 @@ const (
 	Namespace = "vpn"
 )
 
-// Case is a spec of a WireguardGateway.
+// Case is a spec of a WireguardGateway, or of another kind.
 type Case struct {
 	// Reason why it is accepted or refused.
 	Reason string
+	// Kind where it is not a WireguardGateway.
+	Kind string
 	// Name of the gateway, where it is not the usual one.
 	Name string
 	// Old is the spec that it replaces, in YAML. Where it is empty, the gateway
@@ -55,6 +57,10 @@ func (c Case) object(spec string) map[string]any {
 	if name == "" {
 		name = Name
 	}
+	kind := c.Kind
+	if kind == "" {
+		kind = v1alpha1.GatewayKind
+	}
 	var s map[string]any
 	if err := yaml.Unmarshal([]byte(spec), &s); err != nil {
 		panic(fmt.Sprintf("%s: %v", c.Reason, err))
@@ -64,7 +70,7 @@ func (c Case) object(spec string) map[string]any {
 	}
 	return map[string]any{
 		"apiVersion": v1alpha1.GroupVersion.String(),
-		"kind":       v1alpha1.GatewayKind,
+		"kind":       kind,
 		"metadata":   map[string]any{"name": name, "namespace": Namespace},
 		"spec":       s,
 	}

@@ -136,36 +136,42 @@ func (c *Cluster) installAPI(ctx context.Context) error {
 	if c.options.Flavour == None {
 		return nil
 	}
-	var xrd *unstructured.Unstructured
-	for _, name := range []string{"definition.yaml", "composition.yaml"} {
-		objects, err := ReadObjects(filepath.Join(c.Root, "package", string(c.options.Flavour), name))
-		if err != nil {
+	objects, err := ReadObjects(filepath.Join(c.Root, "package", string(c.options.Flavour)))
+	if err != nil {
+		return err
+	}
+	var definitions []*unstructured.Unstructured
+	for _, o := range objects {
+		switch o.GetKind() {
+		case "Configuration":
+			continue // It describes the package.
+		case "CompositeResourceDefinition":
+			definitions = append(definitions, o)
+		}
+		if err := c.Apply(ctx, o); err != nil {
 			return err
 		}
-		for _, o := range objects {
-			if o.GetKind() == "CompositeResourceDefinition" {
-				xrd = o
-			}
-			if err := c.Apply(ctx, o); err != nil {
-				return err
-			}
+	}
+	for _, d := range definitions {
+		if err := c.waitOffered(ctx, d); err != nil {
+			return err
 		}
 	}
-	return c.waitOffered(ctx, xrd)
+	return nil
 }
 
 // waitOffered waits until users can create what is defined.
-func (c *Cluster) waitOffered(ctx context.Context, xrd *unstructured.Unstructured) error {
+func (c *Cluster) waitOffered(ctx context.Context, definition *unstructured.Unstructured) error {
 	want := []string{"Established"}
 	if c.options.Flavour == Claim {
 		want = append(want, "Offered")
 	}
-	return c.wait(ctx, "the definition", func() error {
-		if err := c.Client.Get(ctx, client.ObjectKeyFromObject(xrd), xrd); err != nil {
+	return c.wait(ctx, "the definition of "+definition.GetName(), func() error {
+		if err := c.Client.Get(ctx, client.ObjectKeyFromObject(definition), definition); err != nil {
 			return err
 		}
 		for _, condition := range want {
-			if err := HasCondition(xrd, condition, "True", ""); err != nil {
+			if err := HasCondition(definition, condition, "True", ""); err != nil {
 				return err
 			}
 		}

@@ -228,7 +228,7 @@ func TestConfiguration(t *testing.T) {
 
 			slices.Sort(served)
 
-			if diff := cmp.Diff([]string{"WireguardGateway"}, served); diff != "" {
+			if diff := cmp.Diff([]string{"WireguardGateway", "WireguardPeer"}, served); diff != "" {
 				t.Errorf("\n%s\nkinds for users: -want, +got:\n%s", tc.reason, diff)
 			}
 
