@@ -42,18 +42,20 @@ type transfer struct {
 	Error string `json:"error"`
 }
 
-// between adds up the intervals that lie within a time, in seconds since the
-// start. Rate is in bits per second.
-func (r transfer) between(from, to float64) (rate float64, retransmits int) {
+// between measures the intervals that lie within a time, in seconds since the
+// start.
+func (r transfer) between(from, to float64) measure {
+	m := measure{}
 	n := 0
 	for _, i := range r.Intervals {
-		if i.Sum.Start >= from && i.Sum.End <= to {
-			rate += i.Sum.BitsPerSecond
-			retransmits += i.Sum.Retransmits
+		if i.Sum.Start >= from-0.01 && i.Sum.End <= to+0.01 {
+			m.rate += i.Sum.BitsPerSecond
+			m.retransmits += i.Sum.Retransmits
 			n++
 		}
 	}
-	return rate / float64(max(n, 1)), retransmits
+	m.rate /= float64(max(n, 1))
+	return m
 }
 
 // transfer starts a TCP transfer to an address. The result waits for its end.
