@@ -24,16 +24,15 @@ const tunnelLocal = "127.0.0.1:51821"
 func (g *Gateway) TunnelConfig(p *Peer) wireguard.ClientConfig {
 	c := g.ClientConfig(p, tunnelLocal)
 	c.MTU = capped(g.TunnelMTU, p.Peer.MTU)
-	// The mark keeps the WebSocket, and wstunnel's look-ups of its server's
-	// name, out of the tunnel that they carry.
+	// The mark keeps the WebSocket out of the tunnel that it carries.
 	c.FwMark = wireguard.FirewallMark
 
 	local := "udp://" + tunnelLocal + ":" + spec.JoinHostPort("127.0.0.1", g.ListenPort) + "?timeout_sec=0"
-	start := fmt.Sprintf("nohup wstunnel --log-lvl WARN client --http-upgrade-path-prefix '%s' --local-to-remote '%s' --tls-verify-certificate"+
-		" --websocket-ping-frequency 30s --socket-so-mark %d '%s:443' >/dev/null 2>&1 & ",
-		g.TunnelPathPrefix(), local, wireguard.FirewallMark, g.Endpoints.Tunnel)
+	start := fmt.Sprintf("nohup wstunnel --log-lvl WARN client --http-upgrade-path-prefix '%[1]s' --local-to-remote '%[2]s' --tls-verify-certificate"+
+		" --tls-sni-override '%[4]s' --http-headers 'Host: %[4]s' --websocket-ping-frequency 30s --socket-so-mark %[3]d \"wss://${a:-%[4]s}:443\" >/dev/null 2>&1 & ",
+		g.TunnelPathPrefix(), local, wireguard.FirewallMark, g.GatewayAPI.Hostname)
 
-	c.PreUp = []string{hookInstalled, hookStop, hookUnmark, hookMark, start + hookRemember}
+	c.PreUp = []string{hookInstalled, hookStop, hookUnmark, hookMark, fmt.Sprintf(hookResolve, g.GatewayAPI.Hostname) + start + hookRemember}
 	c.PostDown = []string{hookStop, hookUnmark}
 	return c
 }
@@ -42,6 +41,11 @@ func (g *Gateway) TunnelConfig(p *Peer) wireguard.ClientConfig {
 // up where one of PreUp fails.
 var (
 	hookInstalled = "type wstunnel >/dev/null"
+
+	// The name is looked up once, as WireGuard does with its endpoint. The name
+	// server may be behind the tunnel, and then nobody could bring it back. Where
+	// only a proxy knows the name, it stays.
+	hookResolve = `a=$(getent ahosts '%s' | head -n1 | cut -d' ' -f1) || true; case $a in *:*) a="[$a]";; esac; `
 
 	// A process is stopped only if it is the one that was started here: numbers
 	// of processes are used again, but not together with the time of the start.

@@ -60,7 +60,7 @@ func needs(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root, for network namespaces")
 	}
-	for _, tool := range []string{"ip", "nft", "wg", "wg-quick", "ping", "sysctl", "cut"} {
+	for _, tool := range []string{"ip", "nft", "wg", "wg-quick", "ping", "sysctl", "cut", "getent"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			t.Skipf("needs %s: install iproute2, nftables, wireguard-tools, iputils-ping and procps", tool)
 		}

@@ -421,6 +421,27 @@ func TestWithoutNftables(t *testing.T) {
 	}
 }
 
+// TestNameBehindTunnel has a laptop whose name server is behind the tunnel, as
+// it is with a DNS line: without the tunnel it knows no names, and it needs one
+// to get the tunnel back.
+func TestNameBehindTunnel(t *testing.T) {
+	n := newTopology(t, nil)
+	n.up(t)
+	if !n.reaches(site, 30) {
+		t.Fatal("want an answer through the tunnel, got nothing")
+	}
+	n.laptop.resolves(t, "other.example.com", addressProxy)
+	n.server.stop()
+	// For as long as names are remembered.
+	if n.reaches(site, 7) {
+		t.Error("want nothing to get through without the server, got an answer")
+	}
+	n.startServer(t)
+	if !n.reaches(site, 30) {
+		t.Error("want the tunnel back, got nothing")
+	}
+}
+
 // TestOtherProcessSurvives has a file that names a process of somebody else's,
 // which got the number of the one that was started.
 func TestOtherProcessSurvives(t *testing.T) {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/rand"
@@ -160,7 +161,7 @@ func dial(o *options) (net.Conn, error) {
 	if err != nil || o.address.Scheme == "ws" {
 		return conn, err
 	}
-	secure := tls.Client(conn, &tls.Config{ServerName: o.address.Hostname(), InsecureSkipVerify: !o.verify, NextProtos: []string{"http/1.1"}}) //nolint:gosec // wstunnel does not verify either, unless it is told to.
+	secure := tls.Client(conn, &tls.Config{ServerName: cmp.Or(o.name, o.address.Hostname()), InsecureSkipVerify: !o.verify, NextProtos: []string{"http/1.1"}}) //nolint:gosec // wstunnel does not verify either, unless it is told to.
 	if err := secure.HandshakeContext(ctx); err != nil {
 		_ = conn.Close()
 		return nil, err
@@ -179,7 +180,7 @@ func upgrade(o *options, conn net.Conn) (*websocket, error) {
 	}
 	_, err = fmt.Fprintf(conn, "GET /%s/events HTTP/1.1\r\nHost: %s\r\nUpgrade: websocket\r\nConnection: upgrade\r\n"+
 		"Sec-WebSocket-Key: %s\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Protocol: v1, %s%s\r\n\r\n",
-		o.prefix, host, base64.StdEncoding.EncodeToString(random(16)), bearer, token)
+		o.prefix, cmp.Or(o.host, host), base64.StdEncoding.EncodeToString(random(16)), bearer, token)
 	if err != nil {
 		return nil, err
 	}

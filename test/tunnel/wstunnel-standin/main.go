@@ -42,6 +42,8 @@ type options struct {
 	local  string // host and port of the listener
 	remote string // host and port that the server is asked for
 	verify bool
+	name   string // instead of the address's own, for TLS
+	host   string // the same, for HTTP
 	mark   int
 
 	// Of the server.
@@ -67,6 +69,15 @@ var flags = map[string]flag{
 	"--http-upgrade-path-prefix": {commands: "client", set: func(o *options, v string) error { o.prefix = v; return nil }},
 	"--local-to-remote":          {commands: "client", set: func(o *options, v string) error { return o.setLocal(v) }},
 	"--tls-verify-certificate":   {commands: "client", bare: func(o *options) { o.verify = true }},
+	"--tls-sni-override":         {commands: "client", set: func(o *options, v string) error { o.name = v; return nil }},
+	"--http-headers": {commands: "client", set: func(o *options, v string) error {
+		value, ok := strings.CutPrefix(v, "Host:")
+		if !ok {
+			return errors.New("the stand-in sets no header but Host")
+		}
+		o.host = strings.TrimSpace(value)
+		return nil
+	}},
 	"--socket-so-mark": {commands: "client", set: func(o *options, v string) (err error) {
 		o.mark, err = strconv.Atoi(v)
 		return err
