@@ -6,14 +6,13 @@ import (
 	"strings"
 	"testing"
 
-	"google.golang.org/protobuf/proto"
-
 	fnv1 "github.com/crossplane/function-sdk-go/proto/v1"
+	"google.golang.org/protobuf/proto"
 )
 
 // A checker returns what is wrong with a response. Each of them is seen failing
 // in TestInvariantsCanFail.
-type checker func(t testing.TB, o outcome) []string
+type checker func(tb testing.TB, o outcome) []string
 
 // checkers are all that can be told from one response, by the invariant of
 // design.md that it is about.
@@ -229,12 +228,13 @@ func allConditions(_ testing.TB, o outcome) (bad []string) {
 }
 
 // failClosed: who asks for an egress through a VPN never gets a direct one.
-func failClosed(t testing.TB, o outcome) (bad []string) {
+func failClosed(tb testing.TB, o outcome) (bad []string) {
+	tb.Helper()
 	spec := o.req.GetObserved().GetComposite().GetResource().GetFields()["spec"].GetStructValue().GetFields()
 	if o.fatal() || spec["gluetun"] == nil || o.rsp.GetDesired().GetResources()["config"] == nil {
 		return nil
 	}
-	if c := gatewayConfig(t, o.rsp); c.Egress.Mode != "Gluetun" {
+	if c := gatewayConfig(tb, o.rsp); c.Egress.Mode != "Gluetun" {
 		bad = append(bad, "the spec asks for gluetun, and the egress is "+c.Egress.Mode)
 	}
 	return bad

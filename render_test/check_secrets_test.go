@@ -10,11 +10,10 @@ import (
 	"strings"
 	"testing"
 
+	fnv1 "github.com/crossplane/function-sdk-go/proto/v1"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
-
-	fnv1 "github.com/crossplane/function-sdk-go/proto/v1"
 
 	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
 )
@@ -37,19 +36,19 @@ func secretData(s *structpb.Struct) map[string][]byte {
 	return out
 }
 
-func gatewayConfig(t testing.TB, rsp *fnv1.RunFunctionResponse) wireguard.GatewayConfig {
-	t.Helper()
+func gatewayConfig(tb testing.TB, rsp *fnv1.RunFunctionResponse) wireguard.GatewayConfig {
+	tb.Helper()
 	c, err := wireguard.DecodeGatewayConfig(secretData(rsp.GetDesired().GetResources()["config"].GetResource())["config.json"])
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return c
 }
 
 // secrets are all private values that a run knew of, by what they are: what
 // stood in Secrets before, and what it put there.
-func secrets(t testing.TB, o outcome) map[string][]byte {
-	t.Helper()
+func secrets(tb testing.TB, o outcome) map[string][]byte {
+	tb.Helper()
 	out := map[string][]byte{}
 	// The path prefix of the tunnel is none: the HTTPRoute shows it.
 	add := func(what string, b []byte) {
@@ -95,7 +94,7 @@ func secrets(t testing.TB, o outcome) map[string][]byte {
 		if len(raw) == 32 {
 			out[what+", in hex"] = []byte(hex.EncodeToString(raw))
 			out[what+", as numbers"] = []byte(strings.Trim(fmt.Sprint(raw), "[]"))
-			out[what+", quoted"] = []byte(strings.Trim(fmt.Sprintf("%q", raw), `"`))
+			out[what+", quoted"] = []byte(strings.Trim(fmt.Sprintf("%q", string(raw)), `"`))
 		}
 		out[what+", in base64"] = []byte(base64.StdEncoding.EncodeToString(raw))
 		out[what+", in base64 again"] = []byte(base64.StdEncoding.EncodeToString([]byte(base64.StdEncoding.EncodeToString(raw))))
@@ -105,7 +104,8 @@ func secrets(t testing.TB, o outcome) map[string][]byte {
 
 // noSecrets: private values stand in the data of Secrets only: not in status,
 // conditions, results, other objects, labels or logs.
-func noSecrets(t testing.TB, o outcome) (bad []string) {
+func noSecrets(tb testing.TB, o outcome) (bad []string) {
+	tb.Helper()
 	open := proto.CloneOf(o.rsp)
 	for _, r := range open.GetDesired().GetResources() {
 		if r.GetResource().GetFields()["kind"].GetStringValue() == "Secret" {
@@ -118,12 +118,12 @@ func noSecrets(t testing.TB, o outcome) (bad []string) {
 			bad = append(bad, "an object has connection details")
 		}
 	}
-	wire := canonical(t, open)
+	wire := canonical(tb, open)
 	text, err := protojson.Marshal(open)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	for what, b := range secrets(t, o) {
+	for what, b := range secrets(tb, o) {
 		for where, in := range map[string][]byte{"the response": wire, "the response as text": text, "the logs": []byte(o.logs)} {
 			if bytes.Contains(in, b) {
 				bad = append(bad, fmt.Sprintf("%s has %s", where, what))

@@ -68,7 +68,7 @@ func newDevice(t *testing.T) string {
 	if err != nil {
 		t.Skipf("cannot make a TUN device: %v", err)
 	}
-	d := device.NewDevice(link, conn.NewDefaultBind(), device.NewLogger(device.LogLevelError, ""))
+	d := device.NewDevice(link, conn.NewDefaultBind(), device.NewLogger(device.LogLevelSilent, ""))
 	t.Cleanup(d.Close)
 	file, err := ipc.UAPIOpen(name)
 	if err != nil {

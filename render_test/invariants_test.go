@@ -5,12 +5,11 @@ import (
 	"maps"
 	"testing"
 
+	fnv1 "github.com/crossplane/function-sdk-go/proto/v1"
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/testing/protocmp"
 	"google.golang.org/protobuf/types/known/structpb"
-
-	fnv1 "github.com/crossplane/function-sdk-go/proto/v1"
 )
 
 // report makes errors of violations.
@@ -43,16 +42,16 @@ func TestInvariants(t *testing.T) {
 }
 
 // withEarlier returns a request in a pipeline where other functions came first.
-func withEarlier(t testing.TB, req *fnv1.RunFunctionRequest) *fnv1.RunFunctionRequest {
-	t.Helper()
+func withEarlier(tb testing.TB, req *fnv1.RunFunctionRequest) *fnv1.RunFunctionRequest {
+	tb.Helper()
 	req = proto.CloneOf(req)
 	bucket, err := structpb.NewStruct(map[string]any{"apiVersion": "example.com/v1", "kind": "Bucket", "metadata": map[string]any{"name": "earlier"}, "spec": map[string]any{}})
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	status, err := structpb.NewStruct(map[string]any{"status": map[string]any{"bucket": "earlier"}})
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	req.Desired = &fnv1.State{
 		Composite: &fnv1.Resource{Resource: status},
@@ -60,7 +59,7 @@ func withEarlier(t testing.TB, req *fnv1.RunFunctionRequest) *fnv1.RunFunctionRe
 	}
 	req.Context, err = structpb.NewStruct(map[string]any{"example.com/environment": map[string]any{"a": "b"}})
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return req
 }

@@ -14,12 +14,12 @@ import (
 )
 
 // gatewayDefinitions are those of the release of the Gateway API that we use.
-func gatewayDefinitions(t testing.TB) map[string]*crd.Definition {
-	t.Helper()
-	folder := filepath.Join(crd.Folder(t, "sigs.k8s.io/gateway-api"), "config", "crd", "standard")
+func gatewayDefinitions(tb testing.TB) map[string]*crd.Definition {
+	tb.Helper()
+	folder := filepath.Join(crd.Folder(tb, "sigs.k8s.io/gateway-api"), "config", "crd", "standard")
 	return map[string]*crd.Definition{
-		"HTTPRoute": crd.Read(t, filepath.Join(folder, "gateway.networking.k8s.io_httproutes.yaml"), "v1"),
-		"UDPRoute":  crd.Read(t, filepath.Join(folder, "gateway.networking.k8s.io_udproutes.yaml"), "v1"),
+		"HTTPRoute": crd.Read(tb, filepath.Join(folder, "gateway.networking.k8s.io_httproutes.yaml"), "v1"),
+		"UDPRoute":  crd.Read(tb, filepath.Join(folder, "gateway.networking.k8s.io_udproutes.yaml"), "v1"),
 	}
 }
 

@@ -6,10 +6,9 @@ import (
 	"slices"
 	"testing"
 
+	fnv1 "github.com/crossplane/function-sdk-go/proto/v1"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
-
-	fnv1 "github.com/crossplane/function-sdk-go/proto/v1"
 
 	"github.com/wireguardgateway/function-wireguard-gateway/fn/offline"
 )
@@ -19,8 +18,8 @@ func keysOf[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m))
 // reconciled returns the request that Crossplane would make after a run: what
 // was desired is observed now, with all that API server and controllers add,
 // and the composite resource has its status.
-func reconciled(t testing.TB, o outcome) *fnv1.RunFunctionRequest {
-	t.Helper()
+func reconciled(tb testing.TB, o outcome) *fnv1.RunFunctionRequest {
+	tb.Helper()
 	req := proto.CloneOf(o.req)
 	if status := o.rsp.GetDesired().GetComposite().GetResource().GetFields()["status"]; status != nil {
 		fields := req.GetObserved().GetComposite().GetResource().GetFields()
@@ -30,15 +29,15 @@ func reconciled(t testing.TB, o outcome) *fnv1.RunFunctionRequest {
 			st = map[string]*structpb.Value{}
 			fields["status"].GetStructValue().Fields = st
 		}
-		st["conditions"] = toValue(t, conditionsOf(o.rsp))
+		st["conditions"] = toValue(tb, conditionsOf(o.rsp))
 		// What Crossplane adds by itself.
-		st["crossplane"] = toValue(t, map[string]any{"lastHandledReconcileAt": "never"})
+		st["crossplane"] = toValue(tb, map[string]any{"lastHandledReconcileAt": "never"})
 	}
 
 	before := req.GetObserved().GetResources()
 	req.Observed.Resources = map[string]*fnv1.Resource{}
 	for key, r := range o.rsp.GetDesired().GetResources() {
-		req.Observed.Resources[key] = &fnv1.Resource{Resource: applied(t, o, key, r.GetResource(), before[key].GetResource())}
+		req.Observed.Resources[key] = &fnv1.Resource{Resource: applied(tb, o, key, r.GetResource(), before[key].GetResource())}
 	}
 	// Required objects are what is composed, where they have its name.
 	for name, s := range o.rsp.GetRequirements().GetResources() {
@@ -65,9 +64,9 @@ func conditionsOf(rsp *fnv1.RunFunctionResponse) []any {
 }
 
 // applied returns an object as it stands in a cluster.
-func applied(t testing.TB, o outcome, key string, desired, before *structpb.Struct) *structpb.Struct {
-	t.Helper()
-	obj := clone(t, desired.AsMap())
+func applied(tb testing.TB, o outcome, key string, desired, before *structpb.Struct) *structpb.Struct {
+	tb.Helper()
+	obj := clone(tb, desired.AsMap())
 	composite := o.req.GetObserved().GetComposite().GetResource()
 	meta := obj["metadata"].(map[string]any)
 	if ns := metadata(composite)["namespace"].GetStringValue(); ns != "" {
@@ -106,20 +105,20 @@ func applied(t testing.TB, o outcome, key string, desired, before *structpb.Stru
 	}
 	// What controllers said before they say again.
 	if s := before.GetFields()["status"]; s != nil {
-		obj["status"] = clone(t, s.AsInterface())
+		obj["status"] = clone(tb, s.AsInterface())
 	}
-	s, err := structpb.NewStruct(clone(t, obj))
+	s, err := structpb.NewStruct(clone(tb, obj))
 	if err != nil {
-		t.Fatal(fmt.Errorf("%s: %w", key, err))
+		tb.Fatal(fmt.Errorf("%s: %w", key, err))
 	}
 	return s
 }
 
-func toValue(t testing.TB, v any) *structpb.Value {
-	t.Helper()
-	out, err := structpb.NewValue(clone(t, v))
+func toValue(tb testing.TB, v any) *structpb.Value {
+	tb.Helper()
+	out, err := structpb.NewValue(clone(tb, v))
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return out
 }

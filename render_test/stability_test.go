@@ -7,12 +7,11 @@ import (
 	"strings"
 	"testing"
 
+	fnv1 "github.com/crossplane/function-sdk-go/proto/v1"
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/testing/protocmp"
 	"google.golang.org/protobuf/types/known/structpb"
-
-	fnv1 "github.com/crossplane/function-sdk-go/proto/v1"
 )
 
 // peersOf returns the list of peers in a request's spec, nil where there is
@@ -58,7 +57,8 @@ func peersServed(rsp *fnv1.RunFunctionResponse) map[string]served {
 // moved tells which peers but the one that was touched have another address,
 // key, Secret or place on the device. Rejected peers may be served once
 // another makes room.
-func moved(t testing.TB, before, after outcome, touched string) (bad []string) {
+func moved(tb testing.TB, before, after outcome, touched string) (bad []string) {
+	tb.Helper()
 	was, is := peersServed(before.rsp), peersServed(after.rsp)
 	for _, name := range keysOf(was) {
 		if name == touched || was[name].State == "Rejected" {
@@ -78,7 +78,7 @@ func moved(t testing.TB, before, after outcome, touched string) (bad []string) {
 			bad = append(bad, "the seed changes")
 		}
 	}
-	if was, is := gatewayConfig(t, before.rsp).PrivateKey, gatewayConfig(t, after.rsp).PrivateKey; was != is {
+	if was, is := gatewayConfig(tb, before.rsp).PrivateKey, gatewayConfig(tb, after.rsp).PrivateKey; was != is {
 		bad = append(bad, "the gateway's key changes")
 	}
 	return bad
