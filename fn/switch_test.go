@@ -342,3 +342,42 @@ extraContainers: [{name: x, image: i}, {name: b, image: i}]
 		}
 	}
 }
+
+// TestNetworkPolicy holds that a gateway lets in what it serves and what asks
+// for its health, and nothing else: the user's containers have policies of
+// their own.
+func TestNetworkPolicy(t *testing.T) {
+	const policy = `
+peers: [{name: laptop}]
+networkPolicy: {enabled: true}
+extraContainers: [{name: a, image: i, ports: [{containerPort: 80}]}]
+`
+	for name, tc := range map[string]struct {
+		spec string
+		want []string
+	}{
+		"Plain":  {policy, []string{"UDP 51820", "TCP 9586"}},
+		"Port":   {policy + "listenPort: 443\n", []string{"UDP 443", "TCP 9586"}},
+		"Tunnel": {policy + "tunnel: {}\ngateway: {hostname: vpn.example.com, parentRefs: [{name: public}]}\n", []string{"UDP 51820", "TCP 9586", "TCP 8080"}},
+		"Route":  {policy + "gateway: {hostname: vpn.example.com, udpRoute: {enabled: true, parentRefs: [{name: public}]}}\n", []string{"UDP 51820", "TCP 9586"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newWorld(t, tc.spec).reconcile(t).GetDesired().GetResources()[names.KeyNetworkPolicy].GetResource().AsMap()["spec"].(map[string]any)
+			if diff := cmp.Diff([]any{"Ingress"}, s["policyTypes"]); diff != "" {
+				t.Errorf("kinds of traffic: -want, +got:\n%s", diff)
+			}
+			rules := s["ingress"].([]any)
+			if len(rules) != 1 {
+				t.Fatalf("want one rule, got %v", rules)
+			}
+			var got []string
+			for _, p := range rules[0].(map[string]any)["ports"].([]any) {
+				p := p.(map[string]any)
+				got = append(got, fmt.Sprint(p["protocol"], " ", p["port"]))
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("ports: -want, +got:\n%s", diff)
+			}
+		})
+	}
+}

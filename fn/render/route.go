@@ -24,7 +24,7 @@ func HTTPRoute(g *plan.Gateway) *gatewayv1.HTTPRoute {
 			Rules: []gatewayv1.HTTPRouteRule{{
 				Matches: []gatewayv1.HTTPRouteMatch{{Path: &gatewayv1.HTTPPathMatch{
 					Type:  ptr.To(gatewayv1.PathMatchPathPrefix),
-					Value: ptr.To("/" + g.TunnelPathPrefix()),
+					Value: new("/" + g.TunnelPathPrefix()),
 				}}},
 				BackendRefs: []gatewayv1.HTTPBackendRef{{BackendRef: backend(names.Tunnel(g.Name), spec.TunnelPort)}},
 				// A WebSocket is one request that lasts for days.
@@ -63,10 +63,10 @@ func ParentRefs(in []v1alpha1.ParentReference) []gatewayv1.ParentReference {
 			Name:  gatewayv1.ObjectName(r.Name),
 		}
 		if r.Group != nil {
-			ref.Group = ptr.To(gatewayv1.Group(*r.Group))
+			ref.Group = new(gatewayv1.Group(*r.Group))
 		}
 		if r.Kind != "" {
-			ref.Kind = ptr.To(gatewayv1.Kind(r.Kind))
+			ref.Kind = new(gatewayv1.Kind(r.Kind))
 		}
 		if r.Namespace != "" {
 			ref.Namespace = ptr.To(gatewayv1.Namespace(r.Namespace))
