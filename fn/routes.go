@@ -93,9 +93,9 @@ func sameParent(a, b gatewayv1.ParentReference, namespace string) bool {
 }
 
 func fullParent(r gatewayv1.ParentReference, namespace string) gatewayv1.ParentReference {
-	r.Group = ptr.To(ptr.Deref(r.Group, gatewayv1.GroupName))
-	r.Kind = ptr.To(ptr.Deref(r.Kind, "Gateway"))
-	r.Namespace = ptr.To(ptr.Deref(r.Namespace, gatewayv1.Namespace(namespace)))
+	r.Group = new(ptr.Deref(r.Group, gatewayv1.GroupName))
+	r.Kind = new(ptr.Deref(r.Kind, "Gateway"))
+	r.Namespace = new(ptr.Deref(r.Namespace, gatewayv1.Namespace(namespace)))
 	return r
 }
 

@@ -1,7 +1,6 @@
 package render
 
 import (
-	"k8s.io/utils/ptr"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/wireguardgateway/function-wireguard-gateway/api/v1alpha1"
@@ -23,14 +22,14 @@ func HTTPRoute(g *plan.Gateway) *gatewayv1.HTTPRoute {
 			Hostnames:       []gatewayv1.Hostname{gatewayv1.Hostname(g.GatewayAPI.Hostname)},
 			Rules: []gatewayv1.HTTPRouteRule{{
 				Matches: []gatewayv1.HTTPRouteMatch{{Path: &gatewayv1.HTTPPathMatch{
-					Type:  ptr.To(gatewayv1.PathMatchPathPrefix),
+					Type:  new(gatewayv1.PathMatchPathPrefix),
 					Value: new("/" + g.TunnelPathPrefix()),
 				}}},
 				BackendRefs: []gatewayv1.HTTPBackendRef{{BackendRef: backend(names.Tunnel(g.Name), spec.TunnelPort)}},
 				// A WebSocket is one request that lasts for days.
 				Timeouts: &gatewayv1.HTTPRouteTimeouts{
-					Request:        ptr.To(gatewayv1.Duration("0s")),
-					BackendRequest: ptr.To(gatewayv1.Duration("0s")),
+					Request:        new(gatewayv1.Duration("0s")),
+					BackendRequest: new(gatewayv1.Duration("0s")),
 				},
 			}},
 		},
@@ -58,8 +57,8 @@ func ParentRefs(in []v1alpha1.ParentReference) []gatewayv1.ParentReference {
 	out := make([]gatewayv1.ParentReference, 0, len(in))
 	for _, r := range in {
 		ref := gatewayv1.ParentReference{
-			Group: ptr.To(gatewayv1.Group(gatewayv1.GroupName)),
-			Kind:  ptr.To(gatewayv1.Kind("Gateway")),
+			Group: new(gatewayv1.Group(gatewayv1.GroupName)),
+			Kind:  new(gatewayv1.Kind("Gateway")),
 			Name:  gatewayv1.ObjectName(r.Name),
 		}
 		if r.Group != nil {
@@ -69,13 +68,13 @@ func ParentRefs(in []v1alpha1.ParentReference) []gatewayv1.ParentReference {
 			ref.Kind = new(gatewayv1.Kind(r.Kind))
 		}
 		if r.Namespace != "" {
-			ref.Namespace = ptr.To(gatewayv1.Namespace(r.Namespace))
+			ref.Namespace = new(gatewayv1.Namespace(r.Namespace))
 		}
 		if r.SectionName != "" {
-			ref.SectionName = ptr.To(gatewayv1.SectionName(r.SectionName))
+			ref.SectionName = new(gatewayv1.SectionName(r.SectionName))
 		}
 		if r.Port != 0 {
-			ref.Port = ptr.To(r.Port)
+			ref.Port = new(r.Port)
 		}
 		out = append(out, ref)
 	}
@@ -85,11 +84,11 @@ func ParentRefs(in []v1alpha1.ParentReference) []gatewayv1.ParentReference {
 func backend(service string, port int) gatewayv1.BackendRef {
 	return gatewayv1.BackendRef{
 		BackendObjectReference: gatewayv1.BackendObjectReference{
-			Group: ptr.To(gatewayv1.Group("")),
-			Kind:  ptr.To(gatewayv1.Kind("Service")),
+			Group: new(gatewayv1.Group("")),
+			Kind:  new(gatewayv1.Kind("Service")),
 			Name:  gatewayv1.ObjectName(service),
-			Port:  ptr.To(int32(port)),
+			Port:  new(int32(port)),
 		},
-		Weight: ptr.To[int32](1),
+		Weight: new(int32(1)),
 	}
 }
