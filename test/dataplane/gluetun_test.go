@@ -163,6 +163,9 @@ func TestGluetun(t *testing.T) {
 	a.waitReady(on)
 	c.expect(t, "with the tunnel", works)
 	closed("with the tunnel")
+	if got := a.metric(`wireguard_gateway_egress_up{mode="Gluetun"}`); got != 1 {
+		t.Errorf("wireguard_gateway_egress_up is %v, want 1", got)
+	}
 	if provided() == 0 {
 		t.Error("nothing came by the provider: the counters show nothing")
 	}
