@@ -83,6 +83,21 @@ func TestInvariantsCanFail(t *testing.T) {
 		{"6 no secrets", "stringData", func(o *outcome) { resource(o, "config")["stringData"] = empty() }},
 		{"6 keys are well formed", "is no key", func(o *outcome) { replaceIn(o, "peer-laptop", "direct.conf", "PrivateKey = ", "PrivateKey = A") }},
 		{"6 keys are well formed", "another public key", func(o *outcome) { statusOf(o.rsp)["publicKey"] = text("x") }},
+		{"both ends agree", "the device expects PresharedKey", func(o *outcome) { replaceIn(o, "peer-laptop", "internal.conf", "PresharedKey = ", "PresharedKey = A") }},
+		{"both ends agree", "the device expects Address", func(o *outcome) {
+			replaceIn(o, "peer-laptop", "direct.conf", "Address = 10.8.0.199", "Address = 10.8.0.198")
+		}},
+		{"both ends agree", "another key than the device", func(o *outcome) {
+			replaceIn(o, "peer-phone", "direct.conf", "PrivateKey = ", "PrivateKey = dwdtCnMYpX08FsFyUbJmRd9ML4frwJkqsXf7pR25LCo=\nOther = ")
+		}},
+		{"both ends agree", "no configuration", func(o *outcome) { delete(o.rsp.GetDesired().GetResources(), "peer-phone") }},
+		{"both ends agree", "status has another", func(o *outcome) { statusOf(o.rsp)["publicKey"] = text("x") }},
+		{"narrow requirements", "selects by nothing", func(o *outcome) { o.rsp.GetRequirements().GetResources()["seed"].Match = nil }},
+		{"narrow requirements", "of any namespace", func(o *outcome) { o.rsp.GetRequirements().GetResources()["seed"].Namespace = nil }},
+		{"narrow requirements", "has no kind", func(o *outcome) { o.rsp.GetRequirements().GetResources()["seed"].Kind = "" }},
+		{"narrow requirements", "an empty label", func(o *outcome) {
+			o.rsp.GetRequirements().GetResources()["seed"].Match = &fnv1.ResourceSelector_MatchLabels{MatchLabels: &fnv1.MatchLabels{Labels: map[string]string{"a": ""}}}
+		}},
 		{"7 explicit readiness", "is not said", func(o *outcome) { o.rsp.GetDesired().GetResources()["role"].Ready = fnv1.Ready_READY_UNSPECIFIED }},
 		{"7 explicit readiness", "before it is there", func(o *outcome) { delete(o.req.GetObserved().GetResources(), "role") }},
 		{"8 quiet", "without need", func(o *outcome) {

@@ -32,6 +32,8 @@ var checkers = map[string]checker{
 	"11 meaningful empties":  meaningfulEmpties,
 	"11 zeros":               noZeros,
 	"6 keys are well formed": wellFormedKeys,
+	"both ends agree":        endsAgree,
+	"narrow requirements":    narrowRequirements,
 }
 
 // always are the keys that every gateway has, whatever its spec.
