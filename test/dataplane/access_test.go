@@ -165,8 +165,17 @@ func TestGatewayItself(t *testing.T) {
 	// Who knows the way could send to peers from outside.
 	w.router.run("ip route add " + pool4 + " via " + gateway4)
 	w.router.run("ip -6 route add " + pool6 + " via " + gateway6)
+	arrived4, arrived6 := c.count("wgc0", "ip saddr "+server4), c.count("wgc0", "ip6 saddr "+server6)
+	arrived := func() int { return arrived4() + arrived6() }
 	w.server.expect(t, "nobody outside opens connections to peers", map[string]bool{"tcp 10.8.0.2 443": false, "udp fd00:8::2 443": false, "icmp 10.8.0.2": false})
+	if n := arrived(); n != 0 {
+		t.Errorf("%d packets from outside arrived at the peer", n)
+	}
 	w.gateway.expect(t, "the gateway does", map[string]bool{"tcp 10.8.0.2 443": true, "udp fd00:8::2 443": true, "icmp 10.8.0.2": true})
+	c.expect(t, "answers from outside arrive", map[string]bool{"icmp " + server4: true, "icmp " + server6: true})
+	if n := arrived(); n != 2 {
+		t.Errorf("the counter counts %d answers of 2", n)
+	}
 	w.server.expect(t, "the agent's own port is open", map[string]bool{"tcp " + gateway4 + " 53": true})
 }
 

@@ -262,7 +262,8 @@ func TestGluetunClusterCIDRs(t *testing.T) {
 	c.expect(t, "without tunnel", map[string]bool{"tcp 10.43.0.10 443": true, "udp fd43::10 443": true, "tcp " + server4 + " 443": false, "udp " + server6 + " 443": false})
 	a.refuses(t, "tunnel is down")
 	// Traffic of the pod itself must not go on in the clear with the tunnel's
-	// address.
+	// address, also where gluetun's own firewall is open.
+	g.run("iptables -P OUTPUT ACCEPT")
 	leak := w.router.count("r-gateway", "ip saddr "+tunnel4)
 	g.run("ip addr add " + tunnel4 + "/32 dev lo")
 	_, _ = g.try("ping", "-n", "-c2", "-i0.2", "-W1", "-m", "51820", "-I", tunnel4, server4)
@@ -270,7 +271,6 @@ func TestGluetunClusterCIDRs(t *testing.T) {
 		t.Errorf("%d packets of the pod left in the clear with the tunnel's address", n)
 	}
 	g.run("nft delete table inet wireguard_gateway")
-	g.run("iptables -P OUTPUT ACCEPT")
 	_, _ = g.try("ping", "-n", "-c2", "-i0.2", "-W1", "-m", "51820", "-I", tunnel4, server4)
 	if leak() == 0 {
 		t.Error("nothing left without the guard either: the test shows nothing")
