@@ -79,7 +79,7 @@ func requirements(g *spec.Gateway) *fnv1.Requirements {
 		add(g.Peers[i].PrivateKey)
 		add(g.Peers[i].PresharedKey)
 	}
-	if g.Service.Type == v1alpha1.ServiceNodePort && g.Endpoint.Host == "" {
+	if g.Service.Type == v1alpha1.ServiceNodePort && g.Endpoint.Host == "" && g.GatewayAPI.UDPRoute == nil {
 		rs[requireNodes] = &fnv1.ResourceSelector{
 			ApiVersion: "v1",
 			Kind:       "Node",

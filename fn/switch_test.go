@@ -343,6 +343,35 @@ extraContainers: [{name: x, image: i}, {name: b, image: i}]
 	}
 }
 
+// TestUDPRouteEndpoint holds that one port is advertised, and that nodes are not
+// looked at where their addresses do not matter: each of their heartbeats would
+// be an event.
+func TestUDPRouteEndpoint(t *testing.T) {
+	const spec = `
+peers: [{name: laptop}, {name: elsewhere, advertisedEndpoint: {host: b.example.com}}]
+service: {type: NodePort}
+gateway: {hostname: a.example.com, udpRoute: {enabled: true, port: 4433, parentRefs: [{name: public}]}}
+`
+	for name, tc := range map[string]struct{ spec, port string }{
+		"Listener": {spec, "4433"},
+		"Before":   {spec + "endpoint: {port: 443}\n", "443"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rsp := newWorld(t, tc.spec).reconcile(t)
+			for peer, host := range map[string]string{"laptop": "a.example.com", "elsewhere": "b.example.com"} {
+				if got := line(data(t, rsp, "peer-"+peer)["direct.conf"], "Endpoint"); got != host+":"+tc.port {
+					t.Errorf("%s: want %s:%s, got %s", peer, host, tc.port, got)
+				}
+			}
+			for what, s := range rsp.GetRequirements().GetResources() {
+				if s.GetKind() == "Node" {
+					t.Errorf("want no nodes required, got %s", what)
+				}
+			}
+		})
+	}
+}
+
 // TestNetworkPolicy holds that a gateway lets in what it serves and what asks
 // for its health, and nothing else: the user's containers have policies of
 // their own.

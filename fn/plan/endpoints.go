@@ -82,7 +82,7 @@ func (g *Gateway) direct(in Inputs, port int) (e HostPort, awaited string) {
 	case g.Endpoint.Host != "":
 		return HostPort{Host: g.Endpoint.Host, Port: port}, ""
 	case g.GatewayAPI.UDPRoute != nil:
-		return HostPort{Host: g.GatewayAPI.Hostname, Port: g.GatewayAPI.UDPRoute.Port}, ""
+		return HostPort{Host: g.GatewayAPI.Hostname, Port: port}, ""
 	case g.Service.Type == v1alpha1.ServiceLoadBalancer:
 		host := ingressHost(in.ObservedService)
 		if host == "" {
