@@ -47,7 +47,8 @@ func (q *questions) gateway(p *spec.WireguardPeer) (g *gatewayObject, answered b
 		Namespace:  &p.GatewayNamespace,
 		Match:      &fnv1.ResourceSelector_MatchName{MatchName: p.GatewayName},
 	})
-	if o == nil {
+	// One that is being deleted may have lost its seed before it goes.
+	if o == nil || o.GetFields()["metadata"].GetStructValue().GetFields()["deletionTimestamp"] != nil {
 		return nil, answered, nil
 	}
 	g, err = decodeGateway(o.AsMap())

@@ -311,6 +311,24 @@ func TestPeerAgain(t *testing.T) {
 	}
 }
 
+// A gateway that is being deleted loses its seed before it is gone. That is no
+// reason for its peers to complain.
+func TestGatewayBeingDeleted(t *testing.T) {
+	c := newCluster(t)
+	c.gateway(gatewayAll)
+	c.peer("apps", "media", "{}")
+	c.settle()
+	home := objectID("WireguardGateway", "vpn", "home")
+	c.objects[home].SetDeletionTimestamp(&metav1.Time{Time: c.now})
+	c.stale[home] = true
+	delete(c.objects, objectID("Secret", "vpn", "home-wireguard.seed"))
+	c.settle()
+	c.want("WireguardPeer", "apps", "media", "GatewayFound", "FALSE NotFound")
+	if got := c.last[objectID("WireguardPeer", "apps", "media")].GetResults(); len(got) > 0 {
+		t.Errorf("want a quiet run, got %v", got)
+	}
+}
+
 func TestGatewayGoneAndRestored(t *testing.T) {
 	c := newCluster(t)
 	c.gateway(gatewayAll)
