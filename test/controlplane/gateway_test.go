@@ -59,8 +59,7 @@ func newGatewayIn(t *testing.T, c *harness.Cluster, namespace, name, spec string
 	t.Cleanup(func() {
 		ctx := context.WithoutCancel(t.Context())
 		xr := g.object()
-		err := c.Client.Delete(ctx, xr, client.PropagationPolicy(metav1.DeletePropagationForeground))
-		if err != nil && !apierrors.IsNotFound(err) {
+		if err := c.Client.Delete(ctx, xr); client.IgnoreNotFound(err) != nil {
 			t.Error(err)
 		}
 		if g.leave {
@@ -167,7 +166,8 @@ func (g *gateway) eventually(what string, check func() error) {
 // keyAnnotation is how Crossplane knows what it composed.
 const keyAnnotation = "crossplane.io/composition-resource-name"
 
-// composed returns the live objects that the gateway refers to, by key.
+// composed returns the live objects that the gateway refers to, by key. Those
+// that do not exist are not among them.
 func (g *gateway) composed() map[string]*unstructured.Unstructured {
 	g.t.Helper()
 	xr := g.get()
@@ -200,6 +200,9 @@ func composedOf(t *testing.T, c *harness.Cluster, xr *unstructured.Unstructured)
 			namespace = xr.GetNamespace()
 		}
 		o, err := c.Get(t.Context(), field("apiVersion"), field("kind"), namespace, field("name"))
+		if apierrors.IsNotFound(err) {
+			continue
+		}
 		if err != nil {
 			return nil, fmt.Errorf("%s %s: %w", field("kind"), field("name"), err)
 		}

@@ -189,6 +189,9 @@ spec: {package: %s/wireguardgateway/configuration-wireguard-gateway-claim:%s}
 		}
 		return harness.HasCondition(o, "Offered", "True", "")
 	})
+	checkSchema(t, c, clientApply)
+	checkDefinition(t, c, "xwireguardgateways.wireguardgateway.io")
+
 	g := newGateway(t, c, example(t, c, "full"))
 	checkLifecycle(t, g, fullKeys)
 

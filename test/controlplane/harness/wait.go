@@ -12,6 +12,9 @@ import (
 // passes never waits as long.
 const patience = 3 * time.Minute
 
+// slow is how long a wait is not worth a word.
+const slow = 10 * time.Second
+
 // permanent is an error that waiting does not mend.
 type permanent struct{ error }
 
@@ -41,7 +44,18 @@ func (c *Cluster) Eventually(t testing.TB, what string, check func() error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
 	defer cancel()
-	if err := c.wait(ctx, what, check); err != nil {
+	start, last := time.Now(), error(nil)
+	err := c.wait(ctx, what, func() error {
+		err := check()
+		if err != nil {
+			last = err
+		}
+		return err
+	})
+	if err != nil {
 		t.Fatal(err)
+	}
+	if took := time.Since(start); took > slow {
+		t.Logf("waited %v for %s, last because: %v", took.Round(time.Second), what, last)
 	}
 }
