@@ -125,7 +125,12 @@ func (c *client) up() { c.upWith(c.clientConfig()) }
 
 func (c *client) upWith(cc wireguard.ClientConfig) {
 	c.t.Helper()
-	c.write("wgc0.conf", cc.String())
+	c.upConf(cc.String())
+}
+
+func (c *client) upConf(conf string) {
+	c.t.Helper()
+	c.write("wgc0.conf", conf)
 	// The daemon that it starts would keep a pipe open.
 	c.exec("sh", "-c", "WG_QUICK_USERSPACE_IMPLEMENTATION="+wireguardGoBinary+" LOG_LEVEL=error wg-quick up /run/wgc0.conf >/run/wg-quick.log 2>&1 || { cat /run/wg-quick.log; exit 1; }")
 	c.t.Cleanup(func() { _, _ = c.try("ip", "link", "del", "wgc0") })
