@@ -169,6 +169,13 @@ func TestInvariantsCanFail(t *testing.T) {
 		}},
 		{"11 pods", "not the one for ever", func(o *outcome) { at(resource(o, "deployment"), "spec", "selector", "matchLabels")["a"] = text("b") }},
 		{"11 pods", "two pods with one key", func(o *outcome) { at(resource(o, "deployment"), "spec", "strategy")["type"] = text("RollingUpdate") }},
+		{"11 pods", "does not get past gluetun", func(o *outcome) {
+			env := &structpb.Value{}
+			if err := env.UnmarshalJSON([]byte(`[{"name": "FIREWALL_INPUT_PORTS", "value": "51820,9587"}]`)); err != nil {
+				panic(err)
+			}
+			container(o)["env"] = env
+		}},
 		{"11 status only", "has spec", func(o *outcome) { o.rsp.GetDesired().GetComposite().GetResource().GetFields()["spec"] = empty() }},
 		{"11 status only", "connection details", func(o *outcome) { o.rsp.GetDesired().GetComposite().ConnectionDetails = map[string][]byte{"a": nil} }},
 		{"11 status only", "conditions stand in the status", func(o *outcome) { statusOf(o.rsp)["conditions"] = empty() }},

@@ -3,6 +3,7 @@ package render_test
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -61,6 +62,7 @@ func goodPods(tb testing.TB, o outcome) (bad []string) {
 		}
 	}
 	bad = append(bad, agentIsFirst(pod)...)
+	bad = append(bad, probesGetIn(all)...)
 	for _, v := range pod.Volumes {
 		if v.Secret != nil && strings.HasSuffix(v.Secret.SecretName, ".seed") {
 			bad = append(bad, "the seed is mounted")
@@ -96,6 +98,36 @@ func agentIsFirst(pod corev1.PodSpec) (bad []string) {
 	return bad
 }
 
+// probesGetIn: gluetun's firewall drops what it is not told to let in, so it is
+// told of every port that the kubelet probes.
+func probesGetIn(containers []corev1.Container) (bad []string) {
+	var in []string
+	for _, c := range containers {
+		for _, e := range c.Env {
+			if e.Name == "FIREWALL_INPUT_PORTS" {
+				in = strings.Split(e.Value, ",")
+			}
+		}
+	}
+	if in == nil {
+		return nil
+	}
+	for _, c := range containers {
+		for _, p := range []*corev1.Probe{c.LivenessProbe, c.ReadinessProbe, c.StartupProbe} {
+			port := probed(p)
+			for _, named := range c.Ports {
+				if named.Name == port {
+					port = strconv.Itoa(int(named.ContainerPort))
+				}
+			}
+			if port != "" && !slices.Contains(in, port) {
+				bad = append(bad, fmt.Sprintf("the probe of %s on port %s does not get past gluetun", c.Name, port))
+			}
+		}
+	}
+	return bad
+}
+
 // ofSpec tells whether the user wrote the container.
 func ofSpec(o outcome, name string) bool {
 	spec := o.req.GetObserved().GetComposite().GetResource().GetFields()["spec"].GetStructValue().GetFields()
@@ -118,6 +150,8 @@ func probed(p *corev1.Probe) string {
 		port = p.HTTPGet.Port
 	case p.TCPSocket != nil:
 		port = p.TCPSocket.Port
+	case p.GRPC != nil:
+		port = intstr.FromInt32(p.GRPC.Port)
 	default:
 		return ""
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -64,6 +65,15 @@ func secrets(tb testing.TB, o outcome) map[string][]byte {
 				if k, v, ok := strings.Cut(strings.TrimSpace(line), " = "); ok && (k == "PrivateKey" || k == "PresharedKey") {
 					add(what+" "+k, []byte(v))
 				}
+			}
+			if key == wireguard.GluetunAuthKey {
+				auth := struct {
+					APIKey string `json:"apikey"`
+				}{}
+				if json.Unmarshal(b, &auth) != nil || auth.APIKey == "" {
+					tb.Errorf("%s has no API key: the test does not know what to look for", what)
+				}
+				add(what+" apikey", []byte(auth.APIKey))
 			}
 			if key == wireguard.ConfigKey {
 				if c, err := wireguard.DecodeGatewayConfig(b); err == nil {

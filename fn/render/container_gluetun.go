@@ -153,18 +153,43 @@ func gluetunEnv(g *plan.Gateway) []corev1.EnvVar {
 }
 
 // inputPorts are exactly the ports on which the pod listens for others than
-// itself, and is probed.
+// itself, and is probed. Sidecars are among the init containers, too.
 func inputPorts(g *plan.Gateway) []string {
 	ports := []string{strconv.Itoa(g.ListenPort), strconv.Itoa(wireguard.HTTPPort)}
-	if g.Tunnel != nil {
-		ports = append(ports, strconv.Itoa(spec.TunnelPort))
+	add := func(port int32) {
+		if s := strconv.Itoa(int(port)); port != 0 && !slices.Contains(ports, s) {
+			ports = append(ports, s)
+		}
 	}
-	for _, c := range g.Pod.ExtraContainers {
+	if g.Tunnel != nil {
+		add(spec.TunnelPort)
+	}
+	for _, c := range slices.Concat(g.Pod.InitContainers, g.Pod.ExtraContainers) {
 		for _, p := range c.Ports {
-			ports = append(ports, strconv.Itoa(int(p.ContainerPort)))
+			add(p.ContainerPort)
+		}
+		for _, p := range []*corev1.Probe{c.LivenessProbe, c.ReadinessProbe, c.StartupProbe} {
+			add(probedPort(p))
 		}
 	}
 	return ports
+}
+
+// probedPort is the port that the kubelet probes by its number, 0 for none. One
+// that it probes by its name is among the container's ports.
+func probedPort(p *corev1.Probe) int32 {
+	switch {
+	case p == nil:
+		return 0
+	case p.HTTPGet != nil:
+		return p.HTTPGet.Port.IntVal
+	case p.TCPSocket != nil:
+		return p.TCPSocket.Port.IntVal
+	case p.GRPC != nil:
+		return p.GRPC.Port
+	default:
+		return 0
+	}
 }
 
 func prefixStrings(ns []netip.Prefix) []string {
