@@ -184,6 +184,41 @@ func TestPeerLife(t *testing.T) {
 	p.keepsSecrets(seed)
 }
 
+// With claims, a peer finds its gateway's claim, and its own namespace by that of
+// its own.
+func TestPeerClaim(t *testing.T) {
+	c := harness.Start(t, harness.Options{Flavour: harness.Claim})
+	vpn, apps := newNamespace(t, c, "vpn-"), newNamespace(t, c, "apps-")
+	selecting := `{endpoint: {host: vpn.example.com}, service: {type: ClusterIP}, allowedPeerNamespaces: {from: Selector, selector: {matchLabels: {vpn: "yes"}}}}`
+	g := newGatewayIn(t, c, vpn, "home", selecting)
+	p := newPeer(t, g, apps, "media", "{}")
+	p.waitCondition("Permitted", "False", "NamespaceNotAllowed")
+
+	label := func(value string) {
+		n := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: apps}}
+		if err := c.MergePatch(t.Context(), n, `{"metadata":{"labels":{"vpn":`+value+`}}}`); err != nil {
+			t.Fatal(err)
+		}
+	}
+	start := time.Now()
+	label(`"yes"`)
+	first := p.direct()
+	t.Logf("labelled: served after %v", time.Since(start).Round(10*time.Millisecond))
+	g.waitDevice(apps + "/media")
+	// What is in the claim's status is what the other side goes by.
+	seed := g.secret("home-wireguard.seed")["seed"]
+	if want := wireguard.Seed(seed).PeerKey(apps, "media", 0).String(); !strings.Contains(first, "PrivateKey = "+want) {
+		t.Error("want the key of the claim's namespace and name")
+	}
+	p.keepsSecrets(seed)
+
+	start = time.Now()
+	label("null")
+	g.waitDevice()
+	p.eventually("the Secret to go", func() error { return nothingIn(t, c, apps) })
+	t.Logf("label taken: withdrawn after %v", time.Since(start).Round(10*time.Millisecond))
+}
+
 // keepsSecrets fails where an event or the status of the peer has the seed or a
 // key in it.
 func (g *gateway) keepsSecrets(seed []byte) {

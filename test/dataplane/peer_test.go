@@ -6,11 +6,10 @@ import (
 	"testing"
 
 	"github.com/crossplane/function-sdk-go/logging"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/wireguardgateway/function-wireguard-gateway/fn"
 	"github.com/wireguardgateway/function-wireguard-gateway/fn/offline"
