@@ -260,6 +260,25 @@ func (c *cluster) learnsNothing(namespace, name string) {
 	}
 }
 
+// Whose peer it is follows from its namespace. Everything else of it, tenants can
+// write.
+func TestPeerOfAnotherNamespace(t *testing.T) {
+	c := newCluster(t)
+	c.gateway(`{endpoint: {host: vpn.example.com}, allowedPeerNamespaces: {from: Names, names: [apps]}}`)
+	c.apply(`apiVersion: wireguardgateway.io/v1alpha1
+kind: WireguardPeer
+metadata:
+  name: media
+  namespace: web
+  labels: {crossplane.io/claim-name: media, crossplane.io/claim-namespace: apps}
+spec:
+  claimRef: {apiVersion: wireguardgateway.io/v1alpha1, kind: WireguardPeer, name: media, namespace: apps}
+  gatewayRef: {name: home, namespace: vpn}`)
+	c.settle()
+	c.want("WireguardPeer", "web", "media", "Permitted", "FALSE NamespaceNotAllowed")
+	c.learnsNothing("web", "media")
+}
+
 func TestPeerBeforeGateway(t *testing.T) {
 	inBothFlavours(t, func(t *testing.T, c *cluster) {
 		t.Helper()

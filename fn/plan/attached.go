@@ -22,9 +22,9 @@ import (
 // one namespace could fill the Secret that the agent reads, which holds 1 MiB,
 // and so stop the gateway for everybody.
 const (
-	// maxAttached is how many WireguardPeers a gateway looks at, which is as many
-	// as it may have inline.
-	maxAttached = 2000
+	// maxAttached is how many WireguardPeers a gateway looks at. Each has an entry
+	// in its status, and an object holds 1.5 MiB.
+	maxAttached = 1000
 	// maxPeerSize is how much of the configuration one of them may be, in bytes.
 	maxPeerSize = 32 << 10
 	// maxPeersSize is how much all peers together may be before WireguardPeers
@@ -114,11 +114,17 @@ func ownedBy(o metav1.Object, uid string) bool {
 	return err == nil && gv.Group == v1alpha1.Group && (c.Kind == v1alpha1.PeerKind || c.Kind == v1alpha1.CompositePeerKind)
 }
 
+// explain returns the first error, and how many there are beside it: the message
+// has to fit a status in which others have theirs.
 func explain(errs field.ErrorList) string {
-	if len(errs) == 0 {
+	switch len(errs) {
+	case 0:
 		return ""
+	case 1:
+		return errs[0].Error()
+	default:
+		return fmt.Sprintf("%s; %d more", errs[0].Error(), len(errs)-1)
 	}
-	return errs.ToAggregate().Error()
 }
 
 // attach adds the WireguardPeers to the peers. Those that have the name of an

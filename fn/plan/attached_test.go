@@ -373,6 +373,20 @@ func portList(first, n int) string {
 	return strings.Join(s, ",")
 }
 
+// Messages to one peer leave room for the others in the gateway's status.
+func TestUnfitIsExplainedInBrief(t *testing.T) {
+	in := inputs(t, allAllowed+"peerCIDR: 10.8.0.0/16")
+	routes := make([]string, 32)
+	for i := range routes {
+		routes[i] = fmt.Sprintf("10.8.%d.0/24", i)
+	}
+	in.Attachments = []corev1.ConfigMap{attachedTo(t, "web", "media", "routes: ["+strings.Join(routes, ", ")+"]")}
+	const want = `spec.client.routes[0]: Invalid value: "10.8.0.0/24": overlaps with the gateway's pool 10.8.0.0/16: name a network that is behind this peer; 31 more`
+	if got := planned(t, in).Peers[0].Message; got != want {
+		t.Errorf("want %s\ngot %s", want, got)
+	}
+}
+
 func TestAttachedAreBounded(t *testing.T) {
 	in := inputs(t, allAllowed+"peerCIDR: 10.8.0.0/16")
 	in.Attachments = []corev1.ConfigMap{attachedTo(t, "web", "zzz", "{}")}
