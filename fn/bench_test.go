@@ -224,10 +224,14 @@ func BenchmarkRunFunction(b *testing.B) {
 	}
 }
 
+// raceDetector tells whether the race detector is what would be measured.
+var raceDetector bool
+
 // TestSpeedRatio compares times within one process, and knows no absolute one.
 func TestSpeedRatio(t *testing.T) {
-	if testing.Short() {
-		t.Skip("times are measured without -short only")
+	if testing.Short() || raceDetector {
+		t.Log("times are measured without -short and -race only")
+		return
 	}
 	hundred, thousand := newLoad(t, 100), newLoad(t, 1000)
 	// Of several attempts the best: other work on the machine only ever adds.

@@ -26,7 +26,7 @@ func TestLargestGateway(t *testing.T) {
 			t.Logf("the response for %d peers is %d bytes", peers, size)
 		}
 	}
-	most := 2000
+	most := 2300
 	for ; ; most += 100 {
 		rsp := respond(t, f, answered(t, f, firstRequest(t, most)))
 		if message := fatalOf(rsp); message != "" {

@@ -103,7 +103,7 @@ func secrets(tb testing.TB, o outcome) map[string][]byte {
 		}
 		if len(raw) == 32 {
 			out[what+", in hex"] = []byte(hex.EncodeToString(raw))
-			out[what+", as numbers"] = []byte(strings.Trim(fmt.Sprint(raw), "[]"))
+			out[what+", as numbers"] = []byte(strings.Trim(fmt.Sprintf("%d", raw), "[]"))
 			out[what+", quoted"] = []byte(strings.Trim(fmt.Sprintf("%q", string(raw)), `"`))
 		}
 		out[what+", in base64"] = []byte(base64.StdEncoding.EncodeToString(raw))

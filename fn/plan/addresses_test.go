@@ -328,11 +328,11 @@ func TestAddressesReserved(t *testing.T) {
 // a peer keeps its address while it is there.
 func TestNobodyMoves(t *testing.T) {
 	for _, pool := range []string{"10.8.0.0/26", "10.8.0.0/24", "10.0.0.0/8"} {
-		for life := range uint64(20) {
+		for life := range uint64(8) {
 			r := splitmix{life}
 			had := map[string]string{}
 			var g *Gateway
-			for step := range 30 {
+			for step := range 20 {
 				// Whoever the dice name is there, in an order that they name.
 				var peers []string
 				for i := range 40 {

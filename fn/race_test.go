@@ -1,0 +1,5 @@
+//go:build race
+
+package fn
+
+func init() { raceDetector = true }
