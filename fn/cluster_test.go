@@ -303,6 +303,7 @@ func (c *cluster) field(kind, namespace, name string, path ...string) string {
 // spyLogger keeps what is logged, at every level.
 type spyLogger struct{ to *bytes.Buffer }
 
-func (l *spyLogger) Info(msg string, kv ...any)         { fmt.Fprintln(l.to, append([]any{msg}, kv...)...) }
+func (l *spyLogger) Info(msg string, kv ...any) { fmt.Fprintln(l.to, append([]any{msg}, kv...)...) }
+
 func (l *spyLogger) Debug(msg string, kv ...any)        { fmt.Fprintln(l.to, append([]any{msg}, kv...)...) }
 func (l *spyLogger) WithValues(_ ...any) logging.Logger { return l }

@@ -138,30 +138,58 @@ func TestPeerIsServed(t *testing.T) {
 // An inline peer and a WireguardPeer with the same settings get the same
 // configurations, but for their keys and addresses.
 func TestPeerLikeInline(t *testing.T) {
-	const settings = `{allowedIPs: [10.43.0.0/16], dns: {servers: [9.9.9.9], searchDomains: [a.example]}, mtu: 1300, persistentKeepalive: 0, advertisedEndpoint: {host: "2001:db8::7"}}`
-	c := newCluster(t)
-	inlined := strings.Replace(settings, "{", "{name: media, ", 1)
-	c.gateway(`{peerCIDRv6: "fd00:8::/64", peerCIDR: 10.8.0.0/24, peerToPeer: true, listenPort: 4000, service: {type: NodePort, nodePort: 31820}, ` +
-		`endpoint: {host: vpn.example.com}, gateway: {hostname: vpn.example.com, parentRefs: [{name: public}]}, tunnel: {type: wstunnel}, ` +
-		`allowedPeerNamespaces: {from: All, limits: {routes: [192.168.0.0/16]}}, peers: [{name: site, routes: [192.168.50.0/24]}, ` + inlined + `]}`)
-	c.peer("apps", "media", settings)
-	c.peer("web", "branch", "{routes: [192.168.60.0/24]}")
-	c.settle()
-	inline, peer := c.secret("vpn", "home-wireguard.peer.media"), c.secret("apps", "media-wireguard.peer")
-	if len(peer) != 3 {
-		t.Fatalf("want direct, internal and tunnel, got %d files", len(peer))
+	const network = `peerCIDRv6: "fd00:8::/64", peerCIDR: 10.8.0.0/24, peerToPeer: true, listenPort: 4000`
+	cases := map[string]struct {
+		reason, gateway, settings string
+		files                     int
+	}{
+		"Defaults": {"a peer that says nothing goes by the gateway", network + `, dns: {servers: [10.43.0.10]}, endpoint: {host: vpn.example.com}`, `{}`, 2},
+		"Everything": {
+			"a peer that says everything goes by that",
+			network + `, service: {type: NodePort, nodePort: 31820}, endpoint: {host: vpn.example.com}, gateway: {hostname: vpn.example.com, parentRefs: [{name: public}]}, tunnel: {type: wstunnel}`,
+			`{allowedIPs: [10.43.0.0/16], dns: {servers: [9.9.9.9], searchDomains: [a.example]}, mtu: 1300, persistentKeepalive: 0, advertisedEndpoint: {host: "2001:db8::7"}}`, 3,
+		},
+		"NodePort": {"a port that Kubernetes chose is in the gateway's status only", network + `, service: {type: NodePort}`, `{advertisedEndpoint: {host: site.example.com}}`, 2},
+		"Balancer": {"so is an address that a load balancer gave", network, `{qrCode: true}`, 4},
+		"Gluetun": {
+			"behind gluetun there are other defaults",
+			network + `, endpoint: {host: vpn.example.com}, gluetun: {provider: mullvad, credentials: {secretRef: {name: vpn}}}`, `{}`, 2,
+		},
 	}
-	mask := func(conf string) string {
-		conf = strings.ReplaceAll(conf, confLine(conf, "PrivateKey"), "KEY")
-		return strings.Replace(conf, confLine(conf, "Address"), "ADDRESS", 1)
-	}
-	for key := range inline {
-		if diff := cmp.Diff(mask(inline[key]), mask(peer[key])); diff != "" {
-			t.Errorf("%s: -inline, +WireguardPeer:\n%s", key, diff)
-		}
-	}
-	if got, want := confLine(peer["direct.conf"], "AllowedIPs"), "10.43.0.0/16, 10.8.0.0/24, fd00:8::/64, 192.168.50.0/24, 192.168.60.0/24"; got != want {
-		t.Errorf("AllowedIPs: want %s, got %s", want, got)
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t)
+			c.apply("apiVersion: v1\nkind: Node\nmetadata: {name: node, labels: {kubernetes.io/os: linux}}\n" +
+				"status: {addresses: [{type: InternalIP, address: 192.0.2.7}], conditions: [{type: Ready, status: \"True\"}]}")
+			inlined := strings.Replace(tc.settings, "{", "{name: media, ", 1)
+			c.gateway("{" + tc.gateway + ", allowedPeerNamespaces: {from: All, limits: {routes: [192.168.0.0/16]}}, " +
+				"peers: [{name: site, routes: [192.168.50.0/24]}, " + inlined + "]}")
+			c.peer("apps", "media", tc.settings)
+			c.peer("web", "branch", "{routes: [192.168.60.0/24]}")
+			c.settle()
+			inline, peer := c.secret("vpn", "home-wireguard.peer.media"), c.secret("apps", "media-wireguard.peer")
+			if len(peer) != tc.files || len(inline) != tc.files {
+				t.Fatalf("%s: want %d files, got %d inline and %d of the WireguardPeer", tc.reason, tc.files, len(inline), len(peer))
+			}
+			mask := func(conf string) string {
+				conf = strings.ReplaceAll(conf, confLine(conf, "PrivateKey"), "KEY")
+				return strings.Replace(conf, confLine(conf, "Address"), "ADDRESS", 1)
+			}
+			for key := range inline {
+				if !strings.HasSuffix(key, ".conf") {
+					continue
+				}
+				if diff := cmp.Diff(mask(inline[key]), mask(peer[key])); diff != "" {
+					t.Errorf("%s: %s: -inline, +WireguardPeer:\n%s", tc.reason, key, diff)
+				}
+			}
+			if name != "Everything" {
+				return
+			}
+			if got, want := confLine(peer["direct.conf"], "AllowedIPs"), "10.43.0.0/16, 10.8.0.0/24, fd00:8::/64, 192.168.50.0/24, 192.168.60.0/24"; got != want {
+				t.Errorf("AllowedIPs: want %s, got %s", want, got)
+			}
+		})
 	}
 }
 
@@ -208,21 +236,21 @@ func TestConsent(t *testing.T) {
 		for _, namespace := range []string{"apps", "web"} {
 			c.want("WireguardPeer", namespace, "media", "Permitted", "FALSE NamespaceNotAllowed")
 			c.want("WireguardPeer", namespace, "media", "GatewayFound", "TRUE Available")
-			c.learnsNothing(namespace, "media")
+			c.learnsNothing(namespace)
 		}
 
 		c.gateway(`{endpoint: {host: vpn.example.com}, allowedPeerNamespaces: {from: Selector, selector: {matchLabels: {vpn: "yes"}}}}`)
 		c.settle()
 		c.want("WireguardPeer", "apps", "media", "ConfigReady", "TRUE Available")
 		c.want("WireguardPeer", "web", "media", "Permitted", "FALSE NamespaceNotAllowed")
-		c.learnsNothing("web", "media")
+		c.learnsNothing("web")
 		first := c.secret("apps", "media-wireguard.peer")["direct.conf"]
 
 		// What the label gave, its loss takes.
 		c.apply("apiVersion: v1\nkind: Namespace\nmetadata: {name: apps}")
 		c.settle()
 		c.want("WireguardPeer", "apps", "media", "Permitted", "FALSE NamespaceNotAllowed")
-		c.learnsNothing("apps", "media")
+		c.learnsNothing("apps")
 		if got := c.onDevice(); len(got) != 0 {
 			t.Errorf("want nobody on the device, got %v", got)
 		}
@@ -235,14 +263,14 @@ func TestConsent(t *testing.T) {
 	})
 }
 
-// learnsNothing fails where a namespace that is not let in has got anything, or
-// was told anything of the gateway.
-func (c *cluster) learnsNothing(namespace, name string) {
+// learnsNothing fails where the peer media of a namespace that is not let in has
+// got anything, or was told anything of the gateway.
+func (c *cluster) learnsNothing(namespace string) {
 	c.t.Helper()
 	if got := c.namesOf(namespace); len(got) != 0 {
 		c.t.Errorf("%s: want nothing composed, got %v", namespace, got)
 	}
-	rsp := c.last[objectID("WireguardPeer", namespace, name)]
+	rsp := c.last[objectID("WireguardPeer", namespace, "media")]
 	if got := fmt.Sprint(rsp.GetDesired().GetComposite().GetResource().AsMap()["status"]); got != "map[]" {
 		c.t.Errorf("%s: want an empty status, got %s", namespace, got)
 	}
@@ -276,7 +304,7 @@ spec:
   gatewayRef: {name: home, namespace: vpn}`)
 	c.settle()
 	c.want("WireguardPeer", "web", "media", "Permitted", "FALSE NamespaceNotAllowed")
-	c.learnsNothing("web", "media")
+	c.learnsNothing("web")
 }
 
 func TestPeerBeforeGateway(t *testing.T) {
