@@ -120,7 +120,8 @@ func probesGetIn(containers []corev1.Container) (bad []string) {
 					port = strconv.Itoa(int(named.ContainerPort))
 				}
 			}
-			if port != "" && !slices.Contains(in, port) {
+			// A port of 0 is none: the API server refuses it.
+			if port != "" && port != "0" && !slices.Contains(in, port) {
 				bad = append(bad, fmt.Sprintf("the probe of %s on port %s does not get past gluetun", c.Name, port))
 			}
 		}

@@ -5,41 +5,54 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"runtime"
 	"slices"
+	"sync"
 
 	"github.com/wireguardgateway/function-wireguard-gateway/api/v1alpha1"
 	"github.com/wireguardgateway/function-wireguard-gateway/fn/spec"
 	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
 )
 
-// peerKeys derives or reads the keys of every peer.
+// peerKeys derives or reads the keys of every peer. Each public key is a
+// multiplication on the curve, and together they are most of what a large
+// gateway costs, so all processors share them.
 func (g *Gateway) peerKeys(secrets map[string]map[string][]byte) {
-	for i := range g.Peers {
-		p := &g.Peers[i]
-		switch {
-		case p.Peer.PublicKey != nil:
-			p.PublicKey = *p.Peer.PublicKey
-		case p.Peer.PrivateKey.Name != "":
-			k, ok := p.secretKey(secrets, p.Peer.PrivateKey, "private key")
-			if !ok {
-				continue
+	wg := sync.WaitGroup{}
+	for peers := range slices.Chunk(g.Peers, len(g.Peers)/runtime.GOMAXPROCS(0)+1) {
+		wg.Go(func() {
+			for i := range peers {
+				g.keysOf(&peers[i], secrets)
 			}
-			p.PrivateKey, p.PublicKey = &k, k.Public()
-		default:
-			k := g.Keys.Seed.PeerKey(p.Namespace, p.Name, p.KeyRotation)
-			p.PrivateKey, p.PublicKey = &k, k.Public()
-		}
+		})
+	}
+	wg.Wait()
+}
 
-		switch {
-		case !p.Preshared:
-		case p.Peer.PresharedKey.Name != "":
-			if k, ok := p.secretKey(secrets, p.Peer.PresharedKey, "preshared key"); ok {
-				p.PresharedKey = &k
-			}
-		default:
-			k := g.Keys.Seed.PresharedKey(p.Namespace, p.Name, p.KeyRotation)
+func (g *Gateway) keysOf(p *Peer, secrets map[string]map[string][]byte) {
+	switch {
+	case p.Peer.PublicKey != nil:
+		p.PublicKey = *p.Peer.PublicKey
+	case p.Peer.PrivateKey.Name != "":
+		k, ok := p.secretKey(secrets, p.Peer.PrivateKey, "private key")
+		if !ok {
+			return
+		}
+		p.PrivateKey, p.PublicKey = &k, k.Public()
+	default:
+		k := g.Keys.Seed.PeerKey(p.Namespace, p.Name, p.KeyRotation)
+		p.PrivateKey, p.PublicKey = &k, k.Public()
+	}
+
+	switch {
+	case !p.Preshared:
+	case p.Peer.PresharedKey.Name != "":
+		if k, ok := p.secretKey(secrets, p.Peer.PresharedKey, "preshared key"); ok {
 			p.PresharedKey = &k
 		}
+	default:
+		k := g.Keys.Seed.PresharedKey(p.Namespace, p.Name, p.KeyRotation)
+		p.PresharedKey = &k
 	}
 }
 
