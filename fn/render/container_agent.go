@@ -2,7 +2,6 @@ package render
 
 import (
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
@@ -41,7 +40,7 @@ func agent(g *plan.Gateway) corev1.Container {
 		},
 		LivenessProbe:  httpProbe("/healthz"),
 		ReadinessProbe: httpProbe("/readyz"),
-		Resources:      agentResources(g),
+		Resources:      resources(g.Pod.Resources, "10m", "32Mi"),
 		SecurityContext: &corev1.SecurityContext{
 			RunAsUser:                ptr.To[int64](0),
 			AllowPrivilegeEscalation: new(false),
@@ -75,19 +74,6 @@ func httpProbe(path string) *corev1.Probe {
 		ProbeHandler:  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: path, Port: intstr.FromString(spec.PortNameHTTP)}},
 		PeriodSeconds: 5,
 	}
-}
-
-// agentResources asks for little and sets no limit: a limit on CPU would be one
-// on throughput, and one on memory would kill every tunnel at once.
-func agentResources(g *plan.Gateway) corev1.ResourceRequirements {
-	r := g.Pod.Resources
-	if len(r.Requests) == 0 && len(r.Limits) == 0 && len(r.Claims) == 0 {
-		r.Requests = corev1.ResourceList{
-			corev1.ResourceCPU:    resource.MustParse("10m"),
-			corev1.ResourceMemory: resource.MustParse("32Mi"),
-		}
-	}
-	return r
 }
 
 // volumes are the agent's own.

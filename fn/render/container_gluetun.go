@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/utils/ptr"
 
 	"github.com/wireguardgateway/function-wireguard-gateway/api/v1alpha1"
@@ -31,13 +30,6 @@ const (
 // Its root is not read-only: it rewrites /etc/resolv.conf, which a container
 // runtime mounts read-only together with the root.
 func gluetun(g *plan.Gateway) corev1.Container {
-	r := g.Gluetun.Resources
-	if len(r.Requests) == 0 && len(r.Limits) == 0 && len(r.Claims) == 0 {
-		r.Requests = corev1.ResourceList{
-			corev1.ResourceCPU:    resource.MustParse("10m"),
-			corev1.ResourceMemory: resource.MustParse("64Mi"),
-		}
-	}
 	return corev1.Container{
 		Name:            names.ContainerGluetun,
 		Image:           g.Gluetun.Image,
@@ -53,7 +45,7 @@ func gluetun(g *plan.Gateway) corev1.Container {
 			TimeoutSeconds:      5,
 			FailureThreshold:    20,
 		},
-		Resources: r,
+		Resources: resources(g.Gluetun.Resources, "10m", "64Mi"),
 		SecurityContext: &corev1.SecurityContext{
 			RunAsUser:                ptr.To[int64](0),
 			AllowPrivilegeEscalation: new(false),

@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
@@ -19,13 +18,6 @@ const wstunnelUser = 1000
 // wstunnel carries WebSockets to the WireGuard port on loopback. Without its
 // restrictions it would be an open relay into the cluster.
 func wstunnel(g *plan.Gateway) corev1.Container {
-	r := g.Tunnel.Resources
-	if len(r.Requests) == 0 && len(r.Limits) == 0 && len(r.Claims) == 0 {
-		r.Requests = corev1.ResourceList{
-			corev1.ResourceCPU:    resource.MustParse("10m"),
-			corev1.ResourceMemory: resource.MustParse("32Mi"),
-		}
-	}
 	return corev1.Container{
 		Name:            names.ContainerWstunnel,
 		Image:           g.Tunnel.Image,
@@ -44,7 +36,7 @@ func wstunnel(g *plan.Gateway) corev1.Container {
 			ProbeHandler:  corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromString(spec.PortNameTunnel)}},
 			PeriodSeconds: 5,
 		},
-		Resources: r,
+		Resources: resources(g.Tunnel.Resources, "10m", "32Mi"),
 		SecurityContext: &corev1.SecurityContext{
 			RunAsUser:                ptr.To[int64](wstunnelUser),
 			RunAsNonRoot:             new(true),
