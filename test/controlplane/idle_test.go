@@ -127,7 +127,7 @@ func identity(o *unstructured.Unstructured) map[string]any {
 
 func TestIdle(t *testing.T) {
 	c := shared(t)
-	for _, name := range []string{"minimal", "full", "udproute", "ipv6-only", "internal"} {
+	for _, name := range []string{"minimal", "full", "udproute", "gluetun"} {
 		t.Run(name, func(t *testing.T) {
 			g := newGateway(t, c, example(t, c, name))
 			g.waitReady()

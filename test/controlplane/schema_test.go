@@ -7,7 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/wireguardgateway/function-wireguard-gateway/api/v1alpha1/apitest"
@@ -37,22 +39,34 @@ func kubectlApply(t *testing.T, c *harness.Cluster, object map[string]any, dryRu
 	return nil
 }
 
-// clientApply is the same request without the program. It is faster.
+// clientApply is the same for the API server, without the program. It is faster.
 func clientApply(t *testing.T, c *harness.Cluster, object map[string]any, dryRun bool) error {
 	t.Helper()
 	b, err := json.Marshal(object)
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := &unstructured.Unstructured{}
+	o, old := &unstructured.Unstructured{}, &unstructured.Unstructured{}
 	if err := o.UnmarshalJSON(b); err != nil {
 		t.Fatal(err)
 	}
-	options := []client.PatchOption{client.FieldOwner(harness.Manager), client.ForceOwnership}
+	var dry []client.CreateOption
+	var dryUpdate []client.UpdateOption
 	if dryRun {
-		options = append(options, client.DryRunAll)
+		dry, dryUpdate = append(dry, client.DryRunAll), append(dryUpdate, client.DryRunAll)
 	}
-	return c.Client.Patch(t.Context(), o, client.Apply, options...) //nolint:staticcheck // Takes any object.
+	old.SetGroupVersionKind(o.GroupVersionKind())
+	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		err := c.Client.Get(t.Context(), client.ObjectKeyFromObject(o), old)
+		switch {
+		case apierrors.IsNotFound(err):
+			return c.Client.Create(t.Context(), o.DeepCopy(), dry...)
+		case err != nil:
+			return err
+		}
+		o.SetResourceVersion(old.GetResourceVersion())
+		return c.Client.Update(t.Context(), o.DeepCopy(), dryUpdate...)
+	})
 }
 
 // checkSchema applies all that must be refused, and all that must be accepted.

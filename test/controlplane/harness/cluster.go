@@ -300,7 +300,7 @@ func (c *Cluster) startKubernetes(ctx context.Context) error {
 	); err != nil {
 		return err
 	}
-	return c.wait(ctx, "namespace default", func() error {
+	return c.Wait(ctx, "namespace default", func() error {
 		return c.Client.Get(ctx, client.ObjectKey{Name: "default"}, &corev1.Namespace{})
 	})
 }
@@ -315,7 +315,7 @@ func (c *Cluster) StartAPIServer(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return c.wait(ctx, "the API server", func() error {
+	return c.Wait(ctx, "the API server", func() error {
 		if p.ended() {
 			return permanent{fmt.Errorf("it ended: %w", p.err)}
 		}

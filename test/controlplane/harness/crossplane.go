@@ -9,7 +9,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+	"testing"
 
 	authv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -75,7 +77,7 @@ func (c *Cluster) installCrossplane(ctx context.Context) error {
 		}
 	}
 	// Kubernetes aggregates the roles in its own time.
-	if err := c.wait(ctx, "Crossplane's permissions", func() error {
+	if err := c.Wait(ctx, "Crossplane's permissions", func() error {
 		r := &rbacv1.ClusterRole{}
 		if err := c.Client.Get(ctx, client.ObjectKey{Name: "crossplane"}, r); err != nil {
 			return err
@@ -89,7 +91,7 @@ func (c *Cluster) installCrossplane(ctx context.Context) error {
 	}
 	// As an init container it would be restarted, too: its first run may come
 	// before the API server serves the definitions that it has just created.
-	return c.wait(ctx, "crossplane core init", func() error {
+	return c.Wait(ctx, "crossplane core init", func() error {
 		out, err := c.run(ctx, append(c.coreEnv(),
 			"CRDS_PATH="+filepath.Join(module, "cluster", "crds"),
 			"TLS_CA_SECRET_NAME=crossplane-root-ca", "TLS_CLIENT_SECRET_NAME=crossplane-tls-client",
@@ -147,8 +149,19 @@ func (c *Cluster) startCrossplane(ctx context.Context) error {
 	return err
 }
 
+// RestartCore starts Crossplane's core anew, with further flags.
+func (c *Cluster) RestartCore(t testing.TB, more ...string) {
+	t.Helper()
+	c.processes["core"].stop()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), startTimeout)
+	defer cancel()
+	if err := c.StartCore(ctx, more...); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // StartCore starts Crossplane's core, also after it was killed.
-func (c *Cluster) StartCore(ctx context.Context) error {
+func (c *Cluster) StartCore(ctx context.Context, more ...string) error {
 	for _, dir := range []string{"xpkg", "xfn"} {
 		if err := os.MkdirAll(c.path("cache", dir), 0o700); err != nil {
 			return err
@@ -161,11 +174,11 @@ func (c *Cluster) StartCore(ctx context.Context) error {
 		"TLS_CLIENT_CERTS_DIR="+c.path("core"), "TLS_SERVER_CERTS_DIR="+c.path("core"),
 		"XPKG_CACHE_DIR="+c.path("cache", "xpkg"), "XFN_CACHE_DIR="+c.path("cache", "xfn"),
 		"METRICS_PORT="+metrics, "HEALTH_PROBE_PORT="+health,
-	), filepath.Join(c.bin, "crossplane-core"), append([]string{"core", "start"}, c.options.Core...)...)
+	), filepath.Join(c.bin, "crossplane-core"), slices.Concat([]string{"core", "start"}, c.options.Core, more)...)
 	if err != nil {
 		return err
 	}
-	return c.wait(ctx, "Crossplane", func() error {
+	return c.Wait(ctx, "Crossplane", func() error {
 		if p.ended() {
 			return permanent{fmt.Errorf("it ended: %w", p.err)}
 		}

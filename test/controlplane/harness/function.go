@@ -76,7 +76,7 @@ func (c *Cluster) StartFunction(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return c.wait(ctx, "the function", func() error {
+	return c.Wait(ctx, "the function", func() error {
 		if p.ended() {
 			return permanent{fmt.Errorf("it ended: %w", p.err)}
 		}
@@ -166,7 +166,7 @@ func (c *Cluster) waitOffered(ctx context.Context, definition *unstructured.Unst
 	if c.options.Flavour == Claim {
 		want = append(want, "Offered")
 	}
-	return c.wait(ctx, "the definition of "+definition.GetName(), func() error {
+	return c.Wait(ctx, "the definition of "+definition.GetName(), func() error {
 		if err := c.Client.Get(ctx, client.ObjectKeyFromObject(definition), definition); err != nil {
 			return err
 		}

@@ -61,7 +61,7 @@ const quietFor = 1500 * time.Millisecond
 // returns the metrics then.
 func (c *Cluster) WaitQuiet(ctx context.Context) (Metrics, error) {
 	last, since := Metrics{}, time.Now()
-	err := c.wait(ctx, "quiet", func() error {
+	err := c.Wait(ctx, "quiet", func() error {
 		m, err := c.Metrics(ctx)
 		if err != nil {
 			return err

@@ -64,7 +64,7 @@ func (c *Cluster) RunPackagedFunction(ctx context.Context, revision *unstructure
 	if _, err := c.start("function", []string{"TLS_SERVER_CERTS_DIR=" + c.path("function")}, program); err != nil {
 		return err
 	}
-	if err := c.wait(ctx, "the function", func() error {
+	if err := c.Wait(ctx, "the function", func() error {
 		conn, err := c.network.dial(ctx, "tcp", addressFunction)
 		if err == nil {
 			conn.Close()
@@ -88,7 +88,7 @@ func (c *Cluster) RunPackagedFunction(ctx context.Context, revision *unstructure
 	if err := c.Client.Status().Patch(ctx, revision, client.RawPatch(types.MergePatchType, []byte(status))); err != nil {
 		return err
 	}
-	return c.wait(ctx, "the revision's status", func() error {
+	return c.Wait(ctx, "the revision's status", func() error {
 		if err := c.Client.Get(ctx, client.ObjectKeyFromObject(revision), revision); err != nil {
 			return err
 		}

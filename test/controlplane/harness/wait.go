@@ -20,8 +20,8 @@ type permanent struct{ error }
 
 func (p permanent) Unwrap() error { return p.error }
 
-// wait calls a check until it passes or the context ends.
-func (c *Cluster) wait(ctx context.Context, what string, check func() error) error {
+// Wait calls a check until it passes or the context ends.
+func (c *Cluster) Wait(ctx context.Context, what string, check func() error) error {
 	for {
 		err := check()
 		if err == nil {
@@ -45,7 +45,7 @@ func (c *Cluster) Eventually(t testing.TB, what string, check func() error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
 	defer cancel()
 	start, last := time.Now(), error(nil)
-	err := c.wait(ctx, what, func() error {
+	err := c.Wait(ctx, what, func() error {
 		err := check()
 		if err != nil {
 			last = err
