@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/rest"
@@ -20,6 +21,7 @@ import (
 	"github.com/wireguardgateway/function-wireguard-gateway/agent/route"
 	"github.com/wireguardgateway/function-wireguard-gateway/agent/source"
 	"github.com/wireguardgateway/function-wireguard-gateway/agent/status"
+	"github.com/wireguardgateway/function-wireguard-gateway/agent/tunnel"
 	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
 )
 
@@ -67,6 +69,13 @@ func Run(ctx context.Context, o Options, log *slog.Logger) error {
 		log: log, device: dev, peers: peers,
 		metrics: metrics.New(registry),
 		health:  newHealth(),
+		tunnel: tunnel.New(tunnel.Options{
+			Device: firewall.TunnelDevice,
+			Index:  tunnelIndexOrError,
+			// Both are from the same Secret, so they are mounted together.
+			Auth:    filepath.Join(filepath.Dir(o.ConfigFile), wireguard.GluetunAuthKey),
+			Control: controlServer,
+		}, log),
 	}
 
 	defer g.firewall.Close()
@@ -89,6 +98,7 @@ func Run(ctx context.Context, o Options, log *slog.Logger) error {
 		return err
 	}
 	updates := source.Watch(ctx, source.Options{File: o.ConfigFile, Secret: o.Secret, Client: client}, log)
+	go g.tunnel.Run(ctx)
 	g.run(ctx, updates, network)
 	return nil
 }
@@ -115,6 +125,10 @@ func (g *gateway) once(ctx context.Context, o Options, client rest.Interface) er
 	for u := range updates {
 		if g.take(u) {
 			g.sync(metrics.CauseConfig)
+			if g.config.Egress.Mode == wireguard.EgressGluetun {
+				g.seen = g.tunnel.Look(ctx, time.Now())
+				g.tell()
+			}
 			break
 		}
 		if client == nil {

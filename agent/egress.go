@@ -1,10 +1,20 @@
 package agent
 
 import (
+	"os"
+	"path/filepath"
+	"strings"
+
 	"github.com/wireguardgateway/function-wireguard-gateway/agent/config"
 	"github.com/wireguardgateway/function-wireguard-gateway/agent/firewall"
 	"github.com/wireguardgateway/function-wireguard-gateway/agent/route"
 	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
+)
+
+// Where gluetun is found in the pod.
+const (
+	credentialsDir = "/run/secrets/gluetun" //nolint:gosec // G101: A directory is no credential.
+	controlServer  = "http://127.0.0.1:8000"
 )
 
 // egress returns what is seen of gluetun, and why peers' traffic does not leave
@@ -20,27 +30,60 @@ func (g *gateway) egress(c *config.Config) (wireguard.EgressReport, string) {
 		}
 		return wireguard.EgressReport{}, ""
 	}
-	t := tunnel()
-	switch {
-	case t.State == wireguard.EgressTunnelUp:
+	state, reason := g.tunnelState(c.Egress.Credentials)
+	r := wireguard.EgressReport{State: state}
+	if state == wireguard.EgressTunnelUp {
 		g.tunnelUp = true
-		return t, ""
-	case g.tunnelUp:
-		t.State = wireguard.EgressTunnelDown
-		return t, "gluetun's tunnel is down, so peers' traffic is dropped"
-	default:
-		return t, "gluetun's tunnel is not up yet, so peers' traffic is dropped"
+		r.PublicIP, r.Country, r.ForwardedPorts = g.seen.Exit.PublicIP, g.seen.Exit.Country, g.seen.Exit.Ports
 	}
+	if state != g.egressWas {
+		g.egressWas = state
+		g.log.Info("gluetun's tunnel has another state", "state", state)
+	}
+	return r, reason
 }
 
-// tunnel returns the state of gluetun's tunnel as its device and its routes
-// show it.
-func tunnel() wireguard.EgressReport {
-	up, err := route.HasDefault(firewall.TunnelDevice, wireguard.FirewallMark)
-	if err == nil && up {
-		return wireguard.EgressReport{State: wireguard.EgressTunnelUp}
+// tunnelState returns the state of gluetun's tunnel, and why peers' traffic is
+// dropped, if it is. What was seen counts for the device that it was seen of.
+func (g *gateway) tunnelState(credentials []string) (state, reason string) {
+	if index := tunnelIndex(); index != 0 && g.seen.Up && g.seen.Device == index {
+		return wireguard.EgressTunnelUp, ""
 	}
-	return wireguard.EgressReport{State: wireguard.EgressTunnelStarting}
+	// A tunnel that is up needs them no more.
+	if missing := missingFiles(credentialsDir, credentials); len(missing) > 0 {
+		return wireguard.EgressCredentialsMissing,
+			"gluetun's credentials lack " + strings.Join(missing, " and ") + ", so peers' traffic is dropped"
+	}
+	if g.tunnelUp {
+		return wireguard.EgressTunnelDown, "gluetun's tunnel is down, so peers' traffic is dropped"
+	}
+	return wireguard.EgressTunnelStarting, "gluetun's tunnel is not up yet, so peers' traffic is dropped"
+}
+
+// missingFiles returns which of the files are not there, or empty. Nobody but
+// gluetun reads them.
+func missingFiles(dir string, names []string) []string {
+	var out []string
+	for _, n := range names {
+		if info, err := os.Stat(filepath.Join(dir, n)); err != nil || info.Size() == 0 {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+func tunnelIndexOrError() (int, error) {
+	return route.DefaultIndex(firewall.TunnelDevice, wireguard.FirewallMark)
+}
+
+// tunnelIndex returns the index of the device that gluetun's table leads into,
+// and 0 where there is none.
+func tunnelIndex() int {
+	index, err := tunnelIndexOrError()
+	if err != nil {
+		return 0
+	}
+	return index
 }
 
 // forwarding returns why peers' traffic is not forwarded, if it is not. IPv4

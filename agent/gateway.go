@@ -13,6 +13,7 @@ import (
 	"github.com/wireguardgateway/function-wireguard-gateway/agent/firewall"
 	"github.com/wireguardgateway/function-wireguard-gateway/agent/metrics"
 	"github.com/wireguardgateway/function-wireguard-gateway/agent/source"
+	"github.com/wireguardgateway/function-wireguard-gateway/agent/tunnel"
 	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
 )
 
@@ -58,7 +59,11 @@ type gateway struct {
 	received time.Time // when config came
 	next     schedule
 	retry    time.Duration
-	tunnelUp bool // gluetun's tunnel was up once
+
+	tunnel    *tunnel.Watcher
+	seen      tunnel.Seen // what the watcher said last
+	tunnelUp  bool        // gluetun's tunnel was up once
+	egressWas string      // state that was logged last
 }
 
 // schedule is when the next syncs are due. The zero time is never.
@@ -130,6 +135,8 @@ func (g *gateway) run(ctx context.Context, updates <-chan source.Update, network
 			}
 		case <-check.C:
 			g.check()
+		case s := <-g.tunnel.Seen():
+			g.see(s)
 		}
 	}
 }
@@ -190,6 +197,21 @@ func (g *gateway) observe(now time.Time) map[wgtypes.Key]string {
 		g.sync(metrics.CauseDrift)
 	}
 	return o.Due
+}
+
+// see takes what was seen of gluetun's tunnel. A device that is new is not
+// forwarded from yet, so the gateway is not ready before that is done.
+func (g *gateway) see(s tunnel.Seen) {
+	if s.Equal(g.seen) {
+		return
+	}
+	isNew := s.Device != g.seen.Device
+	g.seen = s
+	if isNew {
+		g.sync(metrics.CauseNetwork)
+		return
+	}
+	g.tell()
 }
 
 // check looks whether the firewall is as it was left.

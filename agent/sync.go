@@ -56,6 +56,8 @@ func (g *gateway) sync(cause string) {
 		}
 	}
 	g.failure = ""
+	// A change of the network may be the tunnel's.
+	g.tunnel.Enable(active.Egress.Mode == wireguard.EgressGluetun)
 	g.metrics.Peers.Set(float64(len(active.Peers)))
 	g.peers.Name(active)
 	g.tell()
@@ -156,7 +158,7 @@ func (g *gateway) ensureForwarding(c *config.Config, u route.Uplink) error {
 		return nil
 	}
 	devices := []string{wireguard.Device, u.IPv4}
-	if c.Egress.Mode == wireguard.EgressGluetun && tunnel().State == wireguard.EgressTunnelUp {
+	if c.Egress.Mode == wireguard.EgressGluetun && tunnelIndex() != 0 {
 		devices = append(devices, firewall.TunnelDevice)
 	}
 	for _, d := range devices {

@@ -73,6 +73,9 @@ func TestParse(t *testing.T) {
 		"UnknownImplementation": {"a newer implementation is not guessed", func(g *wireguard.GatewayConfig) { g.Implementation = "Magic" }, "implementation"},
 		"UnknownEgress":         {"a newer egress mode is not guessed", func(g *wireguard.GatewayConfig) { g.Egress.Mode = "Other" }, "egress.mode"},
 		"NoEgress":              {"no mode is not Direct", func(g *wireguard.GatewayConfig) { g.Egress.Mode = "" }, "egress.mode"},
+		"Credentials":           {"files are named", func(g *wireguard.GatewayConfig) { g.Egress.Credentials = []string{"openvpn-user"} }, ""},
+		"CredentialsElsewhere":  {"no file is looked for elsewhere", func(g *wireguard.GatewayConfig) { g.Egress.Credentials = []string{"../openvpn-user"} }, "egress.credentials"},
+		"CredentialsParent":     {"a directory is no file", func(g *wireguard.GatewayConfig) { g.Egress.Credentials = []string{".."} }, "egress.credentials"},
 		"ClusterHostBits": {"networks are canonical", func(g *wireguard.GatewayConfig) {
 			g.Egress.ClusterCIDRs = []netip.Prefix{netip.MustParsePrefix("10.0.0.1/8")}
 		}, "10.0.0.0/8"},

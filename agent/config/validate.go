@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"path/filepath"
 	"strconv"
 
 	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
@@ -45,6 +46,11 @@ func validate(g wireguard.GatewayConfig) error {
 	for _, p := range g.Egress.ClusterCIDRs {
 		if err := validatePrefix(p); err != nil {
 			return fmt.Errorf("egress.clusterCIDRs: %w", err)
+		}
+	}
+	for _, c := range g.Egress.Credentials {
+		if c == "" || c != filepath.Base(c) || c == "." || c == ".." || c == "/" {
+			return fmt.Errorf("egress.credentials: %q is not the name of a file", c)
 		}
 	}
 	return validatePeers(g)

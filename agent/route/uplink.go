@@ -118,12 +118,12 @@ func (u Uplink) DeviceMTU(configured int, ipv6 bool) int {
 	return max(mtu, minMTU)
 }
 
-// HasDefault tells whether a device is up and a table has a default route by
-// it, of either family.
-func HasDefault(device string, table int) (bool, error) {
+// DefaultIndex returns the index of a device that is up and by which a table
+// has a default route, of either family. It returns 0 where that is not so.
+func DefaultIndex(device string, table int) (int, error) {
 	link, err := findLink(device)
 	if err != nil || link == nil || link.Attrs().Flags&net.FlagUp == 0 {
-		return false, err
+		return 0, err
 	}
 	for _, family := range both {
 		filter := &netlink.Route{Table: table, LinkIndex: link.Attrs().Index}
@@ -132,13 +132,13 @@ func HasDefault(device string, table int) (bool, error) {
 			continue
 		}
 		if err != nil {
-			return false, fmt.Errorf("cannot list routes: %w", err)
+			return 0, fmt.Errorf("cannot list routes: %w", err)
 		}
 		for _, r := range routes {
 			if d := prefixOf(r.Dst); !d.IsValid() || d.Bits() == 0 {
-				return true, nil
+				return link.Attrs().Index, nil
 			}
 		}
 	}
-	return false, nil
+	return 0, nil
 }

@@ -48,6 +48,15 @@ func (w *world) provider() {
 		p.run(l)
 	}
 	p.nft(`table inet provider { chain p { type nat hook postrouting priority 100; oifname "eth0" masquerade; }; }`)
+	// The server is also whoever the agent looks for through the tunnel.
+	for _, a := range []string{"1.1.1.1", "8.8.8.8", "2606:4700:4700::1111", "2001:4860:4860::8888"} {
+		ip, via, bits := "ip", server4, "/32"
+		if strings.Contains(a, ":") {
+			ip, via, bits = "ip -6", server6, "/128"
+		}
+		w.server.run("ip addr add " + a + bits + " dev lo")
+		w.router.run(ip + " route add " + a + bits + " via " + via)
+	}
 }
 
 // wireguardGo starts plain wireguard-go with the configuration of that name.
