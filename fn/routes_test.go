@@ -20,10 +20,10 @@ func TestRouteReady(t *testing.T) {
 	parent := func(namespace, name, section string) gatewayv1.ParentReference {
 		r := gatewayv1.ParentReference{Name: gatewayv1.ObjectName(name)}
 		if namespace != "" {
-			r.Namespace = ptr.To(gatewayv1.Namespace(namespace))
+			r.Namespace = new(gatewayv1.Namespace(namespace))
 		}
 		if section != "" {
-			r.SectionName = ptr.To(gatewayv1.SectionName(section))
+			r.SectionName = new(gatewayv1.SectionName(section))
 		}
 		return r
 	}

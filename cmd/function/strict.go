@@ -3,10 +3,9 @@ package main
 import (
 	"encoding/json"
 
+	"github.com/crossplane/function-sdk-go/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	kjson "sigs.k8s.io/json"
-
-	"github.com/crossplane/function-sdk-go/errors"
 
 	"github.com/wireguardgateway/function-wireguard-gateway/api/v1alpha1"
 )

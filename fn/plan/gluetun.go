@@ -52,7 +52,7 @@ func (g *Gateway) GluetunRules() string {
 
 // GluetunAuth is the role by which the agent reads gluetun's control server.
 func (g *Gateway) GluetunAuth() ([]byte, error) {
-	return json.Marshal(struct {
+	return json.Marshal(struct { //nolint:gosec // It goes into the config Secret, which is for keys.
 		Auth   string `json:"auth"`
 		APIKey string `json:"apikey"`
 	}{"apikey", g.Keys.Seed.GluetunControlKey()})

@@ -123,12 +123,13 @@ func gluetunEnv(g *plan.Gateway) []corev1.EnvVar {
 			Key:                  wireguard.GluetunAuthKey,
 		}},
 	})
-	// Without these, its start depends on downloads through a tunnel that is
-	// not up yet.
+	// Without the first three, its start depends on downloads through a tunnel
+	// that is not up yet. The last keeps out of its log what the agent asks.
 	defaults := []corev1.EnvVar{
 		{Name: "BLOCK_MALICIOUS", Value: "off"},
 		{Name: "DNS_UPDATE_PERIOD", Value: "0"},
 		{Name: "VERSION_INFORMATION", Value: "off"},
+		{Name: "HTTP_CONTROL_SERVER_LOG", Value: "off"},
 	}
 	for _, d := range defaults {
 		if !slices.ContainsFunc(t.Env, func(e v1alpha1.EnvVar) bool { return e.Name == d.Name }) {

@@ -6,7 +6,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/utils/ptr"
 
 	"github.com/wireguardgateway/function-wireguard-gateway/api/v1alpha1"
 	"github.com/wireguardgateway/function-wireguard-gateway/fn/names"
@@ -40,7 +39,7 @@ func Service(g *plan.Gateway) *corev1.Service {
 	maps.Copy(s.Labels, own)
 	s.Annotations = in.Annotations
 	if in.IPFamilyPolicy != "" {
-		s.Spec.IPFamilyPolicy = ptr.To(corev1.IPFamilyPolicy(in.IPFamilyPolicy))
+		s.Spec.IPFamilyPolicy = new(corev1.IPFamilyPolicy(in.IPFamilyPolicy))
 	}
 	for _, f := range in.IPFamilies {
 		s.Spec.IPFamilies = append(s.Spec.IPFamilies, corev1.IPFamily(f))
@@ -66,7 +65,7 @@ func TunnelService(g *plan.Gateway) *corev1.Service {
 			Ports: []corev1.ServicePort{{
 				Name:        spec.PortNameTunnel,
 				Protocol:    corev1.ProtocolTCP,
-				AppProtocol: ptr.To("kubernetes.io/ws"),
+				AppProtocol: new("kubernetes.io/ws"),
 				Port:        spec.TunnelPort,
 				TargetPort:  intstr.FromString(spec.PortNameTunnel),
 			}},
@@ -78,7 +77,7 @@ func loadBalancer(s *corev1.ServiceSpec, in v1alpha1.Service) {
 	s.LoadBalancerIP = in.LoadBalancerIP
 	s.LoadBalancerSourceRanges = slices.Clone(in.LoadBalancerSourceRanges)
 	if in.LoadBalancerClass != "" {
-		s.LoadBalancerClass = ptr.To(in.LoadBalancerClass)
+		s.LoadBalancerClass = new(in.LoadBalancerClass)
 	}
 	if in.HealthCheckPort != 0 {
 		s.Ports = append(s.Ports, corev1.ServicePort{

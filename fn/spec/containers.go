@@ -22,7 +22,6 @@ const (
 	VolumeUserspace = "var-run-wireguard"
 	VolumeAPIAccess = "api-access"
 
-	// Of gluetun.
 	VolumeGluetunCredentials = "gluetun-credentials"
 	VolumeGluetunRules       = "gluetun-rules"
 	VolumeGluetunData        = "gluetun-data"
