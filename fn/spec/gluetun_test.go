@@ -1,0 +1,130 @@
+package spec
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/wireguardgateway/function-wireguard-gateway/api/v1alpha1"
+)
+
+// withGluetun is a gateway with these settings of gluetun's beside those that it
+// needs. They come first, since a second provider is an error of YAML's.
+func withGluetun(settings string) string {
+	for _, d := range []string{"provider: protonvpn", "credentials: {secretRef: {name: proton}}"} {
+		if key, _, _ := strings.Cut(d, ":"); !strings.Contains(settings, key+":") {
+			settings += ", " + d
+		}
+	}
+	return "gluetun: {" + strings.TrimPrefix(settings, ", ") + "}"
+}
+
+const testEndpoint = `endpoint: {ip: 198.51.100.10, port: 51821, publicKey: "QY28S6n0ZP/puq3/9BAOJlzx3Q8dGZzn5iVmy4pEln0="}`
+
+func TestGluetun(t *testing.T) {
+	cluster := []netip.Prefix{
+		netip.MustParsePrefix("10.42.0.0/16"), netip.MustParsePrefix("10.43.0.0/16"), netip.MustParsePrefix("fd43::/112"), netip.MustParsePrefix("192.0.2.0/24"),
+	}
+	cases := map[string]struct {
+		reason   string
+		settings string
+		check    func(*Gluetun) any
+		want     any
+	}{
+		"Type":          {"WireGuard is the default.", "", func(g *Gluetun) any { return g.Type }, VPNTypeWireGuard},
+		"Subnets":       {"The cluster's networks are reached directly.", "", func(g *Gluetun) any { return g.OutboundSubnets }, cluster},
+		"MoreSubnets":   {"The user's come on top, none twice.", "outboundSubnets: [192.168.50.0/24, 10.43.0.0/16]", func(g *Gluetun) any { return g.OutboundSubnets }, append(slices.Clone(cluster), netip.MustParsePrefix("192.168.50.0/24"))},
+		"Credentials":   {"A provider that gluetun knows gives the address by itself.", "", func(g *Gluetun) any { return g.NeededCredentials() }, []string{"wireguard-private-key"}},
+		"OwnServer":     {"A server of the user's own does not.", "provider: custom, " + testEndpoint, func(g *Gluetun) any { return g.NeededCredentials() }, []string{"wireguard-private-key", "wireguard-addresses"}},
+		"OpenVPN":       {"OpenVPN has a user with a password.", "type: openvpn", func(g *Gluetun) any { return g.NeededCredentials() }, []string{"openvpn-user", "openvpn-password"}},
+		"OpenVPNServer": {"A server of OpenVPN has no public key.", "provider: custom, type: openvpn, endpoint: {ip: 198.51.100.10, port: 1194}", func(g *Gluetun) any { return g.Endpoint.PublicKey }, ""},
+		"IPv6Server":    {"A server may have an IPv6 address.", "provider: custom, " + strings.Replace(testEndpoint, "198.51.100.10", `"2001:db8:3::10"`, 1), func(g *Gluetun) any { return g.Endpoint.IP }, "2001:db8:3::10"},
+		"Forwarding":    {"Some providers forward ports.", "portForwarding: {enabled: true}", func(g *Gluetun) any { return g.PortForwarding }, true},
+		"ForwardingOff": {"Any provider can go without.", "provider: mullvad, portForwarding: {enabled: false}", func(g *Gluetun) any { return g.PortForwarding }, false},
+		"ForwardingCustom": {
+			"A server of the user's own can be one of theirs.",
+			"provider: custom, " + testEndpoint + ", portForwarding: {enabled: true}, env: [{name: VPN_PORT_FORWARDING_PROVIDER, value: protonvpn}]",
+			func(g *Gluetun) any { return g.PortForwarding }, true,
+		},
+		"Env":        {"What is not computed is the user's.", "env: [{name: DNS_UPSTREAM_RESOLVER_TYPE, value: doh}]", func(g *Gluetun) any { return g.Env }, []v1alpha1.EnvVar{{Name: "DNS_UPSTREAM_RESOLVER_TYPE", Value: "doh"}}},
+		"EnvOpenVPN": {"Settings of OpenVPN go with OpenVPN.", "type: openvpn, env: [{name: OPENVPN_PROTOCOL, value: tcp}]", func(g *Gluetun) any { return g.Env }, []v1alpha1.EnvVar{{Name: "OPENVPN_PROTOCOL", Value: "tcp"}}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			g := accepted(t, withGluetun(tc.settings))
+			if diff := cmp.Diff(tc.want, tc.check(g.Gluetun), netTypes); diff != "" {
+				t.Errorf("%s: -want, +got:\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+func TestGluetunRefused(t *testing.T) {
+	const host = `{ip: vpn.example.com, port: 51821, publicKey: "QY28S6n0ZP/puq3/9BAOJlzx3Q8dGZzn5iVmy4pEln0="}`
+	testRefusals(t, map[string]refusal{
+		"HostNetwork": {"gluetun's firewall would take over the node.", withGluetun("") + "\npod: {hostNetwork: true}", []string{"spec.pod.hostNetwork: Forbidden: cannot go together with gluetun"}},
+		"DNSPort":     {"gluetun's resolver has it.", withGluetun("") + "\nlistenPort: 53", []string{"spec.listenPort: Invalid value: 53: is the port of gluetun's resolver"}},
+		"Provider":    {"gluetun's names are in lower case.", withGluetun("provider: ProtonVPN"), []string{`spec.gluetun.provider: Invalid value: "ProtonVPN"`}},
+		"Type":        {"gluetun has two that are supported.", withGluetun("type: ipsec"), []string{"spec.gluetun.type"}},
+
+		"HostName":      {"gluetun resolves nothing before its tunnel is up.", withGluetun("provider: custom, endpoint: " + host), []string{`spec.gluetun.endpoint.ip: Invalid value: "vpn.example.com": is no address`}},
+		"NoEndpoint":    {"A server of the user's own has to be named.", withGluetun("provider: custom"), []string{"spec.gluetun.endpoint: Required value"}},
+		"OtherEndpoint": {"A known provider has servers of its own.", withGluetun(testEndpoint), []string{`spec.gluetun.endpoint: Forbidden: is for provider custom, not for "protonvpn"`}},
+		"NoPublicKey":   {"A WireGuard server is known by its key.", withGluetun("provider: custom, endpoint: {ip: 198.51.100.10, port: 51821}"), []string{"spec.gluetun.endpoint.publicKey: Required value"}},
+		"BadPublicKey":  {"A key is 32 bytes.", withGluetun("provider: custom, endpoint: {ip: 198.51.100.10, port: 51821, publicKey: short}"), []string{"spec.gluetun.endpoint.publicKey: Invalid value"}},
+		"OpenVPNKey":    {"OpenVPN has no such key.", withGluetun("provider: custom, type: openvpn, " + testEndpoint), []string{"spec.gluetun.endpoint.publicKey: Forbidden: is for type wireguard"}},
+		"EndpointPort":  {"A server has a port.", withGluetun("provider: custom, " + strings.Replace(testEndpoint, "51821", "0", 1)), []string{"spec.gluetun.endpoint.port"}},
+
+		"Forwarding":       {"This provider forwards none.", withGluetun("provider: mullvad, portForwarding: {enabled: true}"), []string{`spec.gluetun.portForwarding: Forbidden: does not work with provider "mullvad": use perfect privacy, private internet access, privatevpn, protonvpn`}},
+		"ForwardingCustom": {"gluetun has to know how to ask.", withGluetun("provider: custom, " + testEndpoint + ", portForwarding: {enabled: true}"), []string{`does not work with provider "custom"`}},
+
+		"EnvOpenVPN":   {"It would do nothing.", withGluetun("env: [{name: OPENVPN_PROTOCOL, value: tcp}]"), []string{"spec.gluetun.env[0].name: Forbidden: OPENVPN_PROTOCOL says nothing to a VPN of type wireguard"}},
+		"EnvWireGuard": {"Nor would the reverse.", withGluetun("type: openvpn, env: [{name: WIREGUARD_PERSISTENT_KEEPALIVE_INTERVAL, value: 25s}]"), []string{"spec.gluetun.env[0].name: Forbidden: WIREGUARD_PERSISTENT_KEEPALIVE_INTERVAL says nothing to a VPN of type openvpn"}},
+		"EnvTwice":     {"One of them would win by chance.", withGluetun("env: [{name: TZ, value: UTC}, {name: TZ, value: CET}]"), []string{`spec.gluetun.env[1].name: Duplicate value: "TZ"`}},
+		"EnvLower":     {"gluetun's settings are in capitals.", withGluetun("env: [{name: tz, value: UTC}]"), []string{`spec.gluetun.env[0].name: Invalid value: "tz"`}},
+
+		"Everything":  {"Nothing would go through the tunnel.", withGluetun("outboundSubnets: [0.0.0.0/0]"), []string{`spec.gluetun.outboundSubnets[0]: Invalid value: "0.0.0.0/0": is everything`}},
+		"Everything6": {"Nor of IPv6.", withGluetun(`outboundSubnets: ["::/0"]`), []string{`spec.gluetun.outboundSubnets[0]: Invalid value: "::/0": is everything`}},
+		"HostBits":    {"Networks are canonical.", withGluetun("outboundSubnets: [192.168.50.1/24]"), []string{"spec.gluetun.outboundSubnets[0]: Invalid value"}},
+
+		"TwoCountries": {"gluetun parts lists at commas.", withGluetun(`servers: {countries: ["Switzerland,Iceland"]}`), []string{"spec.gluetun.servers.countries[0]: Invalid value"}},
+		"LineBreak":    {"Nothing that breaks a line gets through.", withGluetun(`servers: {names: ["a\nb"]}`), []string{"spec.gluetun.servers.names[0]: Invalid value"}},
+	})
+}
+
+// Whoever sets what is computed is told both names: its own and the field's.
+func TestGluetunEnvComputed(t *testing.T) {
+	for _, name := range slices.Sorted(maps.Keys(computed)) {
+		_, errs := parse(t, withGluetun(fmt.Sprintf("env: [{name: %s, value: x}]", name)))
+		checkErrors(t, name, []string{fmt.Sprintf("spec.gluetun.env[0].name: Forbidden: %s is set by %s: leave it out here", name, computed[name])}, errs)
+	}
+}
+
+func TestOverlapsTunnel(t *testing.T) {
+	cases := map[string]struct {
+		reason   string
+		settings string
+		want     string // the subnet
+	}{
+		"Apart":   {"Small networks are no danger.", "outboundSubnets: [192.168.50.0/24]", ""},
+		"Swallow": {"The provider's resolver would be looked for outside.", "outboundSubnets: [192.168.50.0/24, 10.0.0.0/9]", "10.0.0.0/9"},
+		"Within":  {"So would it where the subnet is a part.", "outboundSubnets: [10.2.0.1/32]", "10.2.0.1/32"},
+		"Unknown": {"Of this provider nothing is known.", "provider: ivpn, outboundSubnets: [10.0.0.0/9]", ""},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			got := ""
+			if subnet, _, ok := accepted(t, withGluetun(tc.settings)).Gluetun.OverlapsTunnel(); ok {
+				got = subnet.String()
+			}
+			if got != tc.want {
+				t.Errorf("%s: got %q, want %q", tc.reason, got, tc.want)
+			}
+		})
+	}
+}
