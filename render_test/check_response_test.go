@@ -15,7 +15,7 @@ import (
 type checker func(tb testing.TB, o outcome) []string
 
 // checkers are all that can be told from one response, by the invariant of
-// design.md that it is about.
+// CONTRIBUTING.md that it is about.
 var checkers = map[string]checker{
 	"1 all or nothing":       allOrNothing,
 	"5 frozen keys":          frozenKeys,

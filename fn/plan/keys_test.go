@@ -13,8 +13,7 @@ import (
 	"github.com/wireguardgateway/function-wireguard-gateway/api/v1alpha1"
 )
 
-// TestSeed is the decision table of design.md, "Keys": where the seed comes
-// from, and when there is none rather than another one.
+// TestSeed is the whole decision about the seed: where it comes from, and when there is none rather than another one.
 func TestSeed(t *testing.T) {
 	secret := func(b []byte) map[string][]byte { return map[string][]byte{"seed": b} }
 	encoded := []byte(base64.StdEncoding.EncodeToString(seedA) + "\n")
