@@ -12,14 +12,18 @@ import (
 // more is removed.
 func status(g *plan.Gateway, o *observed) v1alpha1.WireguardGatewayStatus {
 	s := v1alpha1.WireguardGatewayStatus{
-		PublicKey:   g.Keys.Public.String(),
-		SeedID:      g.Keys.Seed.ID(),
 		ActivePeers: int64(g.Active()),
 		Endpoints: &v1alpha1.Endpoints{
 			Direct:   g.Endpoints.Direct.String(),
 			Internal: g.Endpoints.Internal.String(),
 			Tunnel:   g.Endpoints.Tunnel,
 		},
+	}
+	// The gateway is held to the seed that stands here. So it has to be the one in
+	// the cluster: of two that are generated at the same time, the API server
+	// refuses one.
+	if !g.Keys.Generated {
+		s.PublicKey, s.SeedID = g.Keys.Public.String(), g.Keys.Seed.ID()
 	}
 	for _, a := range g.Addresses {
 		s.Addresses = append(s.Addresses, a.Addr().String())

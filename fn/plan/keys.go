@@ -27,6 +27,10 @@ type Keys struct {
 	// what stands in it, byte for byte: it is immutable.
 	ComposeSeed  bool
 	ComposedSeed []byte
+
+	// Generated tells whether the seed is new, and in nobody's cluster yet. Another
+	// may still come before it.
+	Generated bool
 }
 
 // keys finds the seed, or generates it where the gateway never had one. A
@@ -57,7 +61,7 @@ func (in *Inputs) keys() (Keys, error) {
 		err = in.seedLost()
 	default:
 		k.Seed, err = generateSeed(in.Random)
-		k.ComposeSeed, k.ComposedSeed = true, k.Seed[:]
+		k.ComposeSeed, k.ComposedSeed, k.Generated = true, k.Seed[:], true
 	}
 	if err != nil {
 		return Keys{}, err

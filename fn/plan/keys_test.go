@@ -331,3 +331,25 @@ func TestPeerKeys(t *testing.T) {
 		})
 	}
 }
+
+// A seed that was generated in this call may be refused by the API server, which
+// has another. Nobody may hold the gateway to it yet.
+func TestGenerated(t *testing.T) {
+	in := inputs(t, "{}")
+	for what, want := range map[string]bool{"nothing there": true, "the seed there": false} {
+		t.Run(what, func(t *testing.T) {
+			in.ObservedSeed, in.RequiredSeed = nil, nil
+			if !want {
+				in.RequiredSeed = map[string][]byte{"seed": seedA}
+			}
+			in.Random = bytes.NewReader(seedB)
+			k, err := in.keys()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if k.Generated != want {
+				t.Errorf("generated is %v, want %v", k.Generated, want)
+			}
+		})
+	}
+}
