@@ -47,6 +47,10 @@ func (g *Gateway) GluetunRules() string {
 	for _, iptables := range []string{"iptables", "ip6tables"} {
 		fmt.Fprintf(b, "%s -A OUTPUT ! -o %s -p udp --sport %d -j ACCEPT\n", iptables, tunnelDevice, g.ListenPort)
 	}
+	// gluetun lets the pod look for its neighbours, and not be found by them. Who
+	// is not found gets no handshake and no probe by IPv6.
+	fmt.Fprintf(b, "ip6tables -A INPUT ! -i %s -p ipv6-icmp --icmpv6-type neighbour-solicitation -j ACCEPT\n", tunnelDevice)
+	fmt.Fprintf(b, "ip6tables -A OUTPUT ! -o %s -p ipv6-icmp --icmpv6-type neighbour-advertisement -j ACCEPT\n", tunnelDevice)
 	return b.String()
 }
 

@@ -51,6 +51,8 @@ func TestGluetunRules(t *testing.T) {
 			"iptables -A OUTPUT -o wg0 -j ACCEPT",
 			"iptables -A OUTPUT ! -o tun0 -p udp --sport 51820 -j ACCEPT",
 			"ip6tables -A OUTPUT ! -o tun0 -p udp --sport 51820 -j ACCEPT",
+			"ip6tables -A INPUT ! -i tun0 -p ipv6-icmp --icmpv6-type neighbour-solicitation -j ACCEPT",
+			"ip6tables -A OUTPUT ! -o tun0 -p ipv6-icmp --icmpv6-type neighbour-advertisement -j ACCEPT",
 		}},
 		"DualStack": {"Each family has the same rules, and its own networks.", gluetunSpec + dualSpec + "\nlistenPort: 4500", []string{
 			"iptables -A FORWARD -i wg0 -o tun0 -j ACCEPT",
@@ -71,6 +73,8 @@ func TestGluetunRules(t *testing.T) {
 			"ip6tables -A OUTPUT -o wg0 -j ACCEPT",
 			"iptables -A OUTPUT ! -o tun0 -p udp --sport 4500 -j ACCEPT",
 			"ip6tables -A OUTPUT ! -o tun0 -p udp --sport 4500 -j ACCEPT",
+			"ip6tables -A INPUT ! -i tun0 -p ipv6-icmp --icmpv6-type neighbour-solicitation -j ACCEPT",
+			"ip6tables -A OUTPUT ! -o tun0 -p ipv6-icmp --icmpv6-type neighbour-advertisement -j ACCEPT",
 		}},
 	}
 	for name, tc := range cases {

@@ -21,12 +21,13 @@ const (
 	statusPath = "/api/v1/namespaces/vpn/configmaps/home-wireguard.status"
 )
 
-// runAgentInCluster starts the agent as its Deployment does.
-func (w *world) runAgentInCluster() *agent {
+// runAgentInCluster starts the agent as its Deployment does, with these
+// arguments on top.
+func (w *world) runAgentInCluster(more ...string) *agent {
 	w.t.Helper()
 	args := append(container("-all,+net_admin"), "env", "KUBERNETES_SERVICE_HOST="+apiserver4, "KUBERNETES_SERVICE_PORT=6443",
 		agentBinary, "gateway", "--config=/run/config/config.json", "--secret=vpn/home-wireguard.config", "--status=vpn/home-wireguard.status")
-	return newAgent(w.gateway, w.gateway.start(args...))
+	return newAgent(w.gateway, w.gateway.start(append(args, more...)...))
 }
 
 func (c *cluster) writeSecret(g wireguard.GatewayConfig) {

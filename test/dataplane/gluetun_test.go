@@ -2,197 +2,99 @@ package dataplane
 
 import (
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
 )
 
-const (
-	provider4, provider6 = "198.51.100.10", "2001:db8:3::10"
-	tunnel4, tunnel6     = "10.64.0.2", "fd64::2"
+const reached4, reached6 = "tcp " + server4 + " 443", "udp " + server6 + " 443"
+
+var (
+	works   = map[string]bool{reached4: true, reached6: true, "icmp " + server4: true, "icmp " + server6: true}
+	blocked = map[string]bool{reached4: false, reached6: false, "icmp " + server4: false, "icmp " + server6: false}
 )
 
-// gluetun stands in for the gluetun container, whose program cannot be had
-// here. It does to the pod's network what versions 3.41 and master do, in their
-// order: policies first, then the post-rules, routing rules and the tunnel.
-type gluetun struct {
-	*host
-	tunnel *process
-}
-
-// postRules are what the function gives gluetun to let peers through.
-var postRules = func() []string {
-	var out []string
-	for ip, icmp := range map[string]string{"iptables": "icmp", "ip6tables": "ipv6-icmp"} {
-		out = append(out,
-			ip+" -A FORWARD -i wg0 -o tun0 -j ACCEPT",
-			ip+" -A FORWARD -i tun0 -o wg0 -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT",
-			ip+" -A INPUT -i wg0 -p "+icmp+" -j ACCEPT",
-			ip+" -A OUTPUT -o wg0 -j ACCEPT",
-			ip+" -A OUTPUT -o eth0 -p udp --sport 51820 -j ACCEPT",
-		)
-	}
-	return out
-}()
-
-// provider makes the commercial VPN at the other end.
-func (w *world) provider() {
-	w.t.Helper()
-	p := w.attach("provider", provider4+"/24", "198.51.100.1/24", provider6+"/64", "2001:db8:3::1/64")
-	p.sysctl("net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1")
-	p.write("wgp0.conf", fmt.Sprintf("[Interface]\nPrivateKey = %s\nListenPort = 51821\n[Peer]\nPublicKey = %s\nAllowedIPs = %s/32, %s/128\n",
-		testKey("provider", 0), testKey("tunnel", 0).Public(), tunnel4, tunnel6))
-	p.wireguardGo("wgp0")
-	for _, l := range []string{"ip addr add 10.64.0.1/24 dev wgp0", "ip addr add fd64::1/64 dev wgp0 nodad", "ip link set wgp0 up"} {
-		p.run(l)
-	}
-	p.nft(`table inet provider { chain p { type nat hook postrouting priority 100; oifname "eth0" masquerade; }; }`)
-	// The server is also whoever the agent looks for through the tunnel.
-	for _, a := range []string{"1.1.1.1", "8.8.8.8", "2606:4700:4700::1111", "2001:4860:4860::8888"} {
-		ip, via, bits := "ip", server4, "/32"
-		if strings.Contains(a, ":") {
-			ip, via, bits = "ip -6", server6, "/128"
-		}
-		w.server.run("ip addr add " + a + bits + " dev lo")
-		w.router.run(ip + " route add " + a + bits + " via " + via)
-	}
-}
-
-// wireguardGo starts plain wireguard-go with the configuration of that name.
-func (h *host) wireguardGo(device string) *process {
-	h.t.Helper()
-	p := h.start("env", "LOG_LEVEL=error", wireguardGoBinary, "-f", device)
-	waitFor(h.t, limit, "wireguard-go", func() error {
-		_, err := h.try("wg", "setconf", device, "/run/"+device+".conf")
-		return err
-	})
-	return p
-}
-
-// firewall is the first thing that gluetun does.
-func (g *gluetun) firewall() {
-	g.t.Helper()
-	for _, ip := range []string{"iptables", "ip6tables"} {
-		for _, l := range []string{
-			"-P INPUT DROP", "-P OUTPUT DROP", "-P FORWARD DROP",
-			"-A INPUT -i lo -j ACCEPT", "-A OUTPUT -o lo -j ACCEPT",
-			"-A INPUT -m conntrack --ctstate ESTABLISHED,RELATED -j ACCEPT", "-A OUTPUT -m conntrack --ctstate ESTABLISHED,RELATED -j ACCEPT",
-			"-A INPUT -i eth0 -p udp --dport 51820 -j ACCEPT",
-		} {
-			g.run(ip + " " + l)
-		}
-	}
-	g.run("ip6tables -A INPUT -i eth0 -p ipv6-icmp -j ACCEPT")
-	g.run("ip6tables -A OUTPUT -o eth0 -p ipv6-icmp -j ACCEPT")
-	for _, l := range postRules {
-		g.run(l)
-	}
-	for _, l := range []string{
-		"ip rule add to 10.244.0.0/24 lookup main pref 98", "ip -6 rule add to 2001:db8:2::/64 lookup main pref 98",
-		"ip route add default via 10.244.0.1 dev eth0 table 200", "ip rule add from " + gateway4 + " lookup 200 pref 100",
-		"ip -6 route add default via 2001:db8:2::1 dev eth0 table 200", "ip -6 rule add from " + gateway6 + " lookup 200 pref 100",
-		"iptables -A OUTPUT -d " + provider4 + " -o eth0 -p udp --dport 51821 -j ACCEPT",
-		"iptables -A OUTPUT -o tun0 -j ACCEPT", "ip6tables -A OUTPUT -o tun0 -j ACCEPT",
-	} {
-		g.run(l)
-	}
-}
-
-// up brings up the tunnel: the device first, and the rule to it last. It fails
-// where that rule is there already.
-func (g *gluetun) up() error {
-	g.t.Helper()
-	g.write("tun0.conf", fmt.Sprintf("[Interface]\nPrivateKey = %s\nFwMark = 51820\n[Peer]\nPublicKey = %s\nEndpoint = %s:51821\nAllowedIPs = 0.0.0.0/0, ::/0\n",
-		testKey("tunnel", 0), testKey("provider", 0).Public(), provider4))
-	g.tunnel = g.wireguardGo("tun0")
-	for _, l := range []string{
-		"ip addr add " + tunnel4 + "/32 dev tun0", "ip addr add " + tunnel6 + "/128 dev tun0 nodad", "ip link set tun0 mtu 1320 up",
-		"ip route add default dev tun0 table 51820", "ip -6 route add default dev tun0 table 51820",
-	} {
-		g.run(l)
-	}
-	for _, l := range []string{"ip -6 rule add not fwmark 51820 lookup 51820 pref 101", "ip rule add not fwmark 51820 lookup 51820 pref 101"} {
-		if _, err := g.try(strings.Fields(l)...); err != nil {
-			g.tunnel.kill()
-			return err
-		}
-	}
-	return nil
-}
-
-// down stops the tunnel as gluetun does: the rules first.
-func (g *gluetun) down() {
-	g.t.Helper()
-	g.run("ip rule del pref 101")
-	g.run("ip -6 rule del pref 101")
-	g.tunnel.kill()
-}
-
 // Peers' traffic leaves through gluetun's tunnel or not at all, whatever
-// happens to gluetun.
+// happens to gluetun, to its provider or to the agent, and with connections
+// going on. Each fault is in TestGluetunUnguarded too, where it leaks.
 func TestGluetun(t *testing.T) {
 	w := newWorld(t)
-	w.provider()
-	w.server.echo(443)
+	p := w.provider()
+	w.server.echo(443, podPort)
+	e := newEgressGateway(t)
+	on := e.config()
 	c := w.client(1)
-	on := configWith(c.peer)
-	on.Egress.Mode = wireguard.EgressGluetun
-	on.MTU = 1320
-
-	// Whatever of peers gets to the server from the gateway and not from the
-	// provider has gone around.
-	around4 := w.server.count("eth0", "ip saddr "+gateway4)
-	around6 := w.server.count("eth0", "ip6 saddr "+gateway6)
-	provided := w.server.count("eth0", "ip saddr "+provider4)
-	inClear := w.peersInClear()
-	closed := func(step string) {
-		t.Helper()
-		if n := around4() + around6() + inClear(); n != 0 {
-			t.Errorf("%s: %d packets went around the tunnel", step, n)
-		}
-	}
-	works := map[string]bool{"tcp " + server4 + " 443": true, "udp " + server6 + " 443": true, "icmp " + server4: true}
-	blocked := map[string]bool{"tcp " + server4 + " 443": false, "udp " + server6 + " 443": false, "icmp " + server4: false}
+	around := w.watchAround()
+	callers := w.callers()
 
 	// The agent is there first, and gluetun not at all.
-	w.gateway.write("config/config.json", encode(t, on))
+	e.write(w.gateway)
 	a := w.runAgent()
 	a.refuses(t, "not up yet")
-	c.up()
+	e.connect(c, "laptop")
 	c.expect(t, "before gluetun", blocked)
-	closed("before gluetun")
-
-	g := &gluetun{host: w.gateway}
+	around.none(t, "before gluetun")
+	g := w.newGluetun(e.env(), e.file(wireguard.PostRulesKey))
 	g.firewall()
+	g.routing()
 	c.expect(t, "before the tunnel", blocked)
 	if err := g.up(); err != nil {
 		t.Fatal(err)
 	}
 	a.waitReady(on)
 	c.expect(t, "with the tunnel", works)
-	closed("with the tunnel")
+	around.none(t, "with the tunnel")
 	if got := a.metric(`wireguard_gateway_egress_up{mode="Gluetun"}`); got != 1 {
 		t.Errorf("wireguard_gateway_egress_up is %v, want 1", got)
 	}
-	if provided() == 0 {
-		t.Error("nothing came by the provider: the counters show nothing")
-	}
-	c.expect(t, "the gateway itself", map[string]bool{"icmp 10.8.0.1": true, "icmp fd00:8::1": true})
+	l := c.load()
+	w.gateway.stream(l, server4+fmt.Sprintf(":%d", podPort))
 
-	t.Run("GracefulRestart", func(t *testing.T) {
-		g.down()
-		c.expect(t, "stopped", blocked)
-		a.refuses(t, "tunnel is down")
+	again := func(t *testing.T, what string) {
+		t.Helper()
+		since := time.Now()
 		if err := g.up(); err != nil {
 			t.Fatal(err)
 		}
+		l.recovered(t, since, what)
 		a.waitReady(on)
-		c.expect(t, "again", works)
-		closed("restart")
+		c.expect(t, what, works)
+		around.none(t, what)
+	}
+	t.Run("GracefulRestart", func(t *testing.T) {
+		for range 5 {
+			g.stop()
+			if err := g.up(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		g.stop()
+		c.expect(t, "stopped", blocked)
+		a.refuses(t, "tunnel is down")
+		again(t, "restarted")
 	})
-	t.Run("Kill", func(t *testing.T) {
-		g.tunnel.kill()
+	t.Run("DeviceDies", func(t *testing.T) {
+		g.run("ip link del tun0")
+		c.expect(t, "without device", blocked)
+		a.refuses(t, "tunnel is down")
+		if got := a.metric(`wireguard_gateway_egress_up{mode="Gluetun"}`); got != 0 {
+			t.Errorf("wireguard_gateway_egress_up is %v, want 0", got)
+		}
+		again(t, "another device")
+	})
+	t.Run("Terminated", func(t *testing.T) {
+		g.terminate()
+		c.expect(t, "terminated", blocked)
+		g.firewall()
+		g.routing()
+		c.expect(t, "starting", blocked)
+		again(t, "started again")
+	})
+	t.Run("Killed", func(t *testing.T) {
+		g.crash()
 		c.expect(t, "killed", blocked)
 		// The stale rule, on which the next gluetun would fail, is cleaned up.
 		waitFor(t, limit, "the stale rule to go", func() error {
@@ -201,87 +103,323 @@ func TestGluetun(t *testing.T) {
 			}
 			return nil
 		})
+		g.firewall()
+		g.routing()
+		again(t, "started again")
+	})
+	t.Run("ProviderDies", func(t *testing.T) {
+		since := time.Now()
+		p.server.kill()
+		c.expect(t, "without provider", blocked)
+		// gluetun notices nothing for minutes: device, routes and rules stay.
+		a.refuses(t, "tunnel is down")
+		t.Logf("noticed after %s", time.Since(since).Round(10*time.Millisecond))
+		if out := g.run("ip route show table 51820"); !contains(out, "tun0") {
+			t.Errorf("the tunnel is gone, so this shows nothing: %s", out)
+		}
+		since = time.Now()
+		p.serve()
+		l.recovered(t, since, "the provider is back")
+		a.waitReady(on)
+		c.expect(t, "the provider is back", works)
+		around.none(t, "the provider was dead")
+	})
+	t.Run("Syncs", func(t *testing.T) {
+		for i := range 100 {
+			// Another keepalive is another configuration, which changes nothing else.
+			on.PersistentKeepalive = 100 + i
+			a.write(encode(t, on))
+			time.Sleep(20 * time.Millisecond)
+			if i%25 == 10 {
+				g.stop()
+				if err := g.up(); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		a.waitReady(on)
+		c.expect(t, "synced", works)
+		around.none(t, "synced")
+	})
+	t.Run("AgentKilled", func(t *testing.T) {
+		a.kill()
+		c.expect(t, "without agent", blocked)
+		g.crash()
+		around.none(t, "without agent and tunnel")
+		since := time.Now()
+		a = w.runAgent()
+		a.refuses(t, "not up yet")
+		g.firewall()
+		g.routing()
 		if err := g.up(); err != nil {
 			t.Fatal(err)
 		}
 		a.waitReady(on)
-		c.expect(t, "again", works)
-		closed("kill")
+		t.Logf("ready again after %s", time.Since(since).Round(10*time.Millisecond))
+		// The client does not know that the gateway has forgotten it.
+		waitFor(t, limit, "the client", func() error { return c.probe(reached4) })
+		c.expect(t, "another agent", works)
+		around.none(t, "another agent")
 	})
 	t.Run("FirewallFlushed", func(t *testing.T) {
-		// What 3.41 does when it fails to start: everything open.
-		for _, ip := range []string{"iptables", "ip6tables"} {
-			for _, l := range []string{"--flush", "--delete-chain", "-P INPUT ACCEPT", "-P OUTPUT ACCEPT", "-P FORWARD ACCEPT"} {
-				g.run(ip + " " + l)
-			}
-		}
-		g.tunnel.kill()
+		g.open()
+		c.expect(t, "all open", works)
+		g.crash()
 		c.expect(t, "all open, no tunnel", blocked)
-		closed("all open, no tunnel")
+		around.none(t, "all open, no tunnel")
+		a.refuses(t, "tunnel is down")
+		g.firewall()
+		g.routing()
+		again(t, "closed again")
+		g.open()
+		g.crash()
 		a.kill()
 		c.expect(t, "all open, no tunnel, no agent", blocked)
-		closed("all open, no tunnel, no agent")
+		around.none(t, "all open, no tunnel, no agent")
 	})
-
-	// The negative control: without what the agent has put there, peers go
-	// around, and the counters see it.
-	t.Run("WithoutGuard", func(t *testing.T) {
-		a = w.runAgent()
-		a.refuses(t, "not up yet")
-		for _, l := range []string{"nft delete table inet wireguard_gateway", "ip rule del pref 91", "ip rule del pref 92"} {
-			g.run(l)
-		}
-		g.sysctl("net.ipv4.ip_forward=1")
-		g.nft(`table ip open { chain p { type nat hook postrouting priority 100; ip saddr 10.8.0.0/24 oifname "eth0" masquerade; }; }`)
-		before := around4()
-		_ = c.probe("icmp " + server4)
-		if around4() == before {
-			t.Error("nothing went around without the guard: the test shows nothing")
-		}
-	})
+	t.Logf("%d bytes came back by TCP under load", l.bytes.Load())
+	if seen := callers(); !contains(seen, provider4) || !contains(seen, provider6) || contains(seen, gateway6) {
+		t.Errorf("want the provider as caller, by both families, and no other, got %s", seen)
+	}
 }
 
-// The cluster's networks are reached directly, and only they.
-func TestGluetunClusterCIDRs(t *testing.T) {
+// The same faults, on a gateway with gluetun and WireGuard but without agent
+// and rules of ours, leak: so the counters see what leaks.
+func TestGluetunUnguarded(t *testing.T) {
 	w := newWorld(t)
-	w.provider()
-	w.server.echo(443)
-	service := w.attach("service", "10.43.0.10/16", "10.43.0.1/16", "fd43::10/64", "fd43::1/64")
-	service.echo(443)
+	p := w.provider()
+	w.server.echo(443, podPort)
+	e := newEgressGateway(t)
 	c := w.client(1)
-	on := configWith(c.peer)
-	on.Egress = wireguard.Egress{Mode: wireguard.EgressGluetun, ClusterCIDRs: prefixes("10.43.0.0/16", "fd43::/64")}
-	g := &gluetun{host: w.gateway}
-	g.firewall()
-	for _, ip := range []struct{ name, cidr string }{{"iptables", "10.43.0.0/16"}, {"ip6tables", "fd43::/64"}} {
-		g.run(ip.name + " -A FORWARD -i wg0 -o eth0 -d " + ip.cidr + " -j ACCEPT")
-		g.run(ip.name + " -A FORWARD -i eth0 -o wg0 -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT")
+	around := w.watchAround()
+
+	// What people do to make a server work beside gluetun.
+	on := e.config()
+	conf := fmt.Sprintf("[Interface]\nPrivateKey = %s\nListenPort = 51820\nFwMark = 51820\n", on.PrivateKey)
+	for _, peer := range on.Peers {
+		conf += fmt.Sprintf("[Peer]\nPublicKey = %s\nAllowedIPs = %s/32, %s/128\n", peer.PublicKey, peer.Addresses[0], peer.Addresses[1])
 	}
+	w.gateway.write("wg0.conf", conf)
+	w.gateway.wireguardGo("wg0")
+	w.gateway.sysctl("net.ipv4.ip_forward=1")
+	for _, l := range []string{
+		"ip addr add 10.8.0.1/24 dev wg0", "ip addr add fd00:8::1/64 dev wg0 nodad", "ip link set wg0 mtu 1280 up",
+		"ip rule add to 10.8.0.0/24 lookup main pref 90", "ip -6 rule add to fd00:8::/64 lookup main pref 90",
+	} {
+		w.gateway.run(l)
+	}
+	w.gateway.nft(`table inet open { chain p { type nat hook postrouting priority 100;
+		ip saddr ` + pool4 + ` oifname { "eth0", "tun0" } masquerade; ip6 saddr ` + pool6 + ` oifname { "eth0", "tun0" } masquerade; }; }`)
+	g := w.newGluetun(e.env(), e.file(wireguard.PostRulesKey))
+	g.rules += "iptables -A FORWARD -j ACCEPT\nip6tables -A FORWARD -j ACCEPT\n"
+	leaks := func(t *testing.T, fault string, want bool) {
+		t.Helper()
+		before := around.leaked()
+		for what := range works {
+			_ = c.probe(what)
+		}
+		if n := around.leaked() - before; (n > 0) != want {
+			t.Errorf("%s: %d packets leaked, want some is %t", fault, n, want)
+		}
+	}
+	e.connect(c, "laptop")
+	leaks(t, "not started", true)
+	if err := g.start(); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, limit, "the tunnel", func() error { return c.probe(reached4) })
+	leaks(t, "up", false)
+	l := &load{stop: make(chan struct{})}
+	defer close(l.stop)
+	w.gateway.stream(l, server4+fmt.Sprintf(":%d", podPort))
+	waitFor(t, limit, "the pod's own traffic", func() error {
+		if l.bytes.Load() == 0 {
+			return fmt.Errorf("none")
+		}
+		return nil
+	})
+	g.stop()
+	leaks(t, "stopped", true)
+	if around.packets()["tunnel"] == 0 {
+		t.Error("stopped: nothing of the pod's own left with the tunnel's address")
+	}
+	again := func() {
+		t.Helper()
+		_, _ = g.try("ip", "rule", "del", "pref", "101")
+		_, _ = g.try("ip", "-6", "rule", "del", "pref", "101")
+		if err := g.start(); err != nil {
+			t.Fatal(err)
+		}
+		waitFor(t, limit, "the tunnel", func() error { return c.probe(reached4) })
+	}
+	again()
+	g.run("ip link del tun0")
+	leaks(t, "device dies", true)
+	again()
+	g.terminate()
+	leaks(t, "terminated", true)
+	again()
+	g.crash()
+	leaks(t, "killed", true)
+	again()
+	// A dead provider takes nothing away by itself. When gluetun notices, it
+	// starts its tunnel again and again, and that leaks.
+	p.server.kill()
+	leaks(t, "provider dies", false)
+	g.stop()
+	leaks(t, "provider dies, and gluetun restarts", true)
+	g.open()
+	leaks(t, "flushed", true)
+}
+
+// Inside the pod's network everything stays as it was: the kubelet's probes,
+// the cluster, and what peers may reach, whichever way the pod has its address.
+func TestGluetunPod(t *testing.T) {
+	for name, setup := range map[string]func(*world, *gluetun){
+		"Subnet": func(*world, *gluetun) {},
+		"Single": single,
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.provider()
+			w.server.echo(443, 80)
+			service := w.attach("service", "10.43.0.10/16", "10.43.0.1/16", "fd43::10/64", "fd43::1/64")
+			service.echo(443)
+			e := newEgressGateway(t)
+			g := w.newGluetun(e.env(), e.file(wireguard.PostRulesKey))
+			setup(w, g)
+			laptop, phone := w.client(1), w.client(2)
+			laptop.echo(8050)
+			w.gateway.echo(8088, 7000)
+			g.serve(e.file(wireguard.GluetunAuthKey))
+			e.write(w.gateway)
+			if err := g.start(); err != nil {
+				t.Fatal(err)
+			}
+			a := w.runAgent()
+			a.waitReady(e.config())
+			e.connect(laptop, "laptop")
+			e.connect(phone, "phone")
+
+			// The node's kubelet probes what the pod says that it listens on. What
+			// else listens is open where gluetun takes the network for local.
+			w.router.expect(t, "probes", map[string]bool{
+				"http " + gateway4 + " 9586": true, "http " + gateway6 + " 9586": true,
+				"tcp " + gateway4 + " 8088": true, "tcp " + gateway6 + " 8088": true,
+				"tcp " + gateway4 + " 7000": name == "Subnet", "tcp " + gateway4 + " 8000": false,
+			})
+			// The pod reaches the cluster beside the tunnel, and all else through
+			// it.
+			direct, provided := service.count("eth0", "ip saddr "+gateway4), w.server.count("eth0", "ip saddr "+provider4)
+			w.gateway.expect(t, "the pod", map[string]bool{"tcp 10.43.0.10 443": true, "tcp " + server4 + " 443": true})
+			if direct() == 0 || provided() == 0 {
+				t.Errorf("the cluster saw %d packets of the pod, the provider's customers %d", direct(), provided())
+			}
+			laptop.expect(t, "a peer", map[string]bool{
+				"tcp 10.43.0.10 443": true, "udp fd43::10 443": true, reached4: true, reached6: true,
+				"icmp 10.8.0.1": true, "icmp fd00:8::1": true, "tcp 10.8.0.1 53": true, "udp fd00:8::1 53": true,
+				// Control server, health, agent and what else listens in the pod.
+				"tcp 10.8.0.1 8000": false, "tcp 10.8.0.1 9999": false, "tcp 10.8.0.1 9586": false, "tcp fd00:8::1 9586": false,
+				"tcp 10.8.0.1 8088": false, "tcp 10.8.0.1 7000": false, "udp 10.8.0.1 7000": false, "tcp fd00:8::1 7000": false,
+				"tcp " + gateway4 + " 9586": false, "tcp " + gateway4 + " 8088": false, "tcp " + gateway6 + " 7000": false,
+			})
+			// Our own table decides on peers, whatever gluetun's lets through.
+			phone.expect(t, "a peer with access rules", map[string]bool{
+				"tcp " + server4 + " 443": true, "tcp " + server4 + " 80": false, reached6: false, "tcp 10.43.0.10 443": false,
+				"tcp " + e.address("laptop") + " 8050": false,
+			})
+			e.spec.Object["spec"].(map[string]any)["peers"] = []any{map[string]any{"name": "laptop"}, map[string]any{"name": "phone"}}
+			e.render("")
+			a.apply(e.config())
+			phone.expect(t, "a peer without", map[string]bool{"tcp " + server4 + " 80": true, "tcp " + e.address("laptop") + " 8050": true})
+			e.spec.Object["spec"].(map[string]any)["peerToPeer"] = false
+			e.render("")
+			a.apply(e.config())
+			phone.expect(t, "peers apart", map[string]bool{"tcp " + server4 + " 80": true, "tcp " + e.address("laptop") + " 8050": false})
+		})
+	}
+}
+
+// single gives the pod single addresses and a gateway that is in no network of
+// its, as Calico does.
+func single(w *world, g *gluetun) {
+	for _, l := range []string{
+		"ip addr flush dev r-gateway scope global", "ip addr add 169.254.1.1/32 dev r-gateway", "ip -6 addr replace fe80::1/64 dev r-gateway nodad",
+		"ip route add " + gateway4 + " dev r-gateway", "ip -6 route add " + gateway6 + " dev r-gateway",
+		"ip addr add 10.244.9.1/32 dev lo", "ip addr add 2001:db8:9::1/128 dev lo",
+	} {
+		w.router.run(l)
+	}
+	for _, l := range []string{
+		"ip addr flush dev eth0 scope global", "ip addr add " + gateway4 + "/32 dev eth0", "ip addr add " + gateway6 + "/128 dev eth0 nodad",
+		"ip route add 169.254.1.1 dev eth0 scope link", "ip route add default via 169.254.1.1 dev eth0",
+		"ip -6 route replace default via fe80::1 dev eth0",
+	} {
+		w.gateway.run(l)
+	}
+	g.local4, g.local6 = []string{"169.254.1.1/32"}, []string{gateway6 + "/128", "fe80::1/128"}
+	g.gateway4, g.gateway6 = "169.254.1.1", "fe80::1"
+}
+
+// What the agent sees comes to the gateway's status: through a real API server
+// and the function.
+func TestGluetunStatus(t *testing.T) {
+	w := newWorld(t)
+	k := w.newCluster()
+	p := w.provider()
+	w.server.echo(443)
+	e := newEgressGateway(t)
+	e.write(w.gateway)
+	w.gateway.exec("rm", "-r", "/run/secrets/gluetun")
+	k.writeStatus()
+	g := w.newGluetun(e.env(), e.file(wireguard.PostRulesKey))
+	g.firewall()
+	g.routing()
+	g.serve(e.file(wireguard.GluetunAuthKey))
+	a := w.runAgentInCluster("--secret=")
+
+	// status goes from the agent's report to the composite.
+	status := func(step, reason, egress string) {
+		t.Helper()
+		waitFor(t, 2*limit, step, func() error {
+			e.render(k.status().Data[wireguard.ReportKey])
+			got := fmt.Sprint(e.spec.Object["status"].(map[string]any)["egress"])
+			if r := e.spec.Object["conditions"].(map[string]any)["EgressReady"]; r != reason || got != egress {
+				return fmt.Errorf("want %s %s, got %s %s", reason, egress, r, got)
+			}
+			return nil
+		})
+	}
+	const none = "<nil>"
+	status("no credentials", "CredentialsMissing", none)
+	a.refuses(t, "gluetun's credentials lack wireguard-private-key and wireguard-addresses")
+	e.credentials(w.gateway)
+	status("not up", "TunnelStarting", none)
 	if err := g.up(); err != nil {
 		t.Fatal(err)
 	}
-	a := w.startAgent(on)
-	c.up()
-	direct := service.count("eth0", "ip saddr "+gateway4)
-	c.expect(t, "cluster and internet", map[string]bool{"tcp 10.43.0.10 443": true, "udp fd43::10 443": true, "tcp " + server4 + " 443": true, "udp " + server6 + " 443": true})
-	if direct() == 0 {
-		t.Error("the cluster was not reached directly")
-	}
-	g.tunnel.kill()
-	c.expect(t, "without tunnel", map[string]bool{"tcp 10.43.0.10 443": true, "udp fd43::10 443": true, "tcp " + server4 + " 443": false, "udp " + server6 + " 443": false})
-	a.refuses(t, "tunnel is down")
-	// Traffic of the pod itself must not go on in the clear with the tunnel's
-	// address, also where gluetun's own firewall is open.
-	g.run("iptables -P OUTPUT ACCEPT")
-	leak := w.router.count("r-gateway", "ip saddr "+tunnel4)
-	g.run("ip addr add " + tunnel4 + "/32 dev lo")
-	_, _ = g.try("ping", "-n", "-c2", "-i0.2", "-W1", "-m", "51820", "-I", tunnel4, server4)
-	if n := leak(); n != 0 {
-		t.Errorf("%d packets of the pod left in the clear with the tunnel's address", n)
-	}
-	g.run("nft delete table inet wireguard_gateway")
-	_, _ = g.try("ping", "-n", "-c2", "-i0.2", "-W1", "-m", "51820", "-I", tunnel4, server4)
-	if leak() == 0 {
-		t.Error("nothing left without the guard either: the test shows nothing")
+	status("up", "TunnelUp", "map[country:CH publicIP:"+provider4+"]")
+	g.exit(provider4, 41230)
+	status("a port", "TunnelUp", "map[country:CH forwardedPort:41230 publicIP:"+provider4+"]")
+	g.mu.Lock()
+	g.next = true
+	g.mu.Unlock()
+	g.exit("198.51.100.11", 41231, 41230)
+	status("another exit", "TunnelUp", "map[country:CH forwardedPort:41231 publicIP:198.51.100.11]")
+	p.server.kill()
+	status("the provider is dead", "TunnelDown", none)
+	p.serve()
+	status("the provider is back", "TunnelUp", "map[country:CH forwardedPort:41231 publicIP:198.51.100.11]")
+	g.crash()
+	status("killed", "TunnelDown", none)
+	waitFor(t, limit, "readiness to follow", func() error {
+		code, _, err := a.get("/readyz")
+		if err == nil && code != http.StatusServiceUnavailable {
+			err = fmt.Errorf("%d", code)
+		}
+		return err
+	})
+	if log := a.out.String(); strings.Contains(log, e.file(wireguard.GluetunAuthKey)[30:50]) || strings.Count(log, "gluetun's tunnel has another state") > 8 {
+		t.Errorf("the log has a secret, or too much:\n%s", log)
 	}
 }

@@ -179,6 +179,26 @@ func (h *host) within(f func()) {
 	}
 }
 
+// dialQuietly opens a TCP connection from a goroutine that may outlive the test.
+func (h *host) dialQuietly(address string) (c net.Conn, err error) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		// Never unlocked: the thread ends with the goroutine.
+		runtime.LockOSThread()
+		var fd *os.File
+		if fd, err = os.Open(fmt.Sprintf("/proc/%d/ns/net", h.pid)); err != nil {
+			return
+		}
+		defer func() { _ = fd.Close() }()
+		if err = unix.Setns(int(fd.Fd()), unix.CLONE_NEWNET); err == nil {
+			c, err = net.DialTimeout("tcp", address, dialTimeout)
+		}
+	}()
+	<-done
+	return c, err
+}
+
 // dial opens a connection from the host.
 func (h *host) dial(network, address string) (c net.Conn, err error) {
 	h.within(func() { c, err = net.DialTimeout(network, address, dialTimeout) })

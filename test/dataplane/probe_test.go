@@ -55,7 +55,7 @@ func (h *host) echo(ports ...int) {
 const probeTime = 700 * time.Millisecond
 
 // probe tells whether something gets through: "tcp 203.0.113.10 443", "udp
-// 2001:db8:4::10 53" or "icmp 203.0.113.10".
+// 2001:db8:4::10 53", "http 10.244.0.10 9586" or "icmp 203.0.113.10".
 func (h *host) probe(what string) error {
 	f := strings.Fields(what)
 	if f[0] == "icmp" {
@@ -67,12 +67,21 @@ func (h *host) probe(what string) error {
 	}
 	var c net.Conn
 	var err error
-	h.within(func() { c, err = net.DialTimeout(f[0], net.JoinHostPort(f[1], f[2]), probeTime) })
+	network := strings.Replace(f[0], "http", "tcp", 1)
+	h.within(func() { c, err = net.DialTimeout(network, net.JoinHostPort(f[1], f[2]), probeTime) })
 	if err != nil {
 		return err
 	}
 	defer func() { _ = c.Close() }()
 	_ = c.SetDeadline(time.Now().Add(probeTime))
+	if f[0] == "http" {
+		// Who answers at all is there.
+		_, err := io.WriteString(c, "GET /healthz HTTP/1.0\r\n\r\n")
+		if err == nil {
+			_, err = c.Read(make([]byte, 1))
+		}
+		return err
+	}
 	return exchange(c)
 }
 
