@@ -12,6 +12,7 @@ import (
 // more is removed.
 func status(g *plan.Gateway, o *observed) v1alpha1.WireguardGatewayStatus {
 	s := v1alpha1.WireguardGatewayStatus{
+		PublicKey:   g.Keys.Public.String(),
 		ActivePeers: int64(g.Active()),
 		Endpoints: &v1alpha1.Endpoints{
 			Direct:   g.Endpoints.Direct.String(),
@@ -19,11 +20,11 @@ func status(g *plan.Gateway, o *observed) v1alpha1.WireguardGatewayStatus {
 			Tunnel:   g.Endpoints.Tunnel,
 		},
 	}
-	// The gateway is held to the seed that stands here. So it has to be the one in
-	// the cluster: of two that are generated at the same time, the API server
+	// The gateway is held to the seed whose ID stands here. So it has to be the one
+	// in the cluster: of two that are generated at the same time, the API server
 	// refuses one.
 	if !g.Keys.Generated {
-		s.PublicKey, s.SeedID = g.Keys.Public.String(), g.Keys.Seed.ID()
+		s.SeedID = g.Keys.Seed.ID()
 	}
 	for _, a := range g.Addresses {
 		s.Addresses = append(s.Addresses, a.Addr().String())

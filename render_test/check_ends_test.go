@@ -18,12 +18,10 @@ func endsAgree(tb testing.TB, o outcome) (bad []string) {
 	}
 	config := gatewayConfig(tb, o.rsp)
 	gateway := config.PrivateKey.Public().String()
-	switch got := statusOf(o.rsp)["publicKey"].GetStringValue(); {
-	case seedIsNew(o):
-		if got != "" {
-			bad = append(bad, "status has the public key of a seed that is not in the cluster yet")
-		}
-	case got != gateway:
+	if named := statusOf(o.rsp)["seedID"].GetStringValue() != ""; named == seedIsNew(o) {
+		bad = append(bad, "status names the seed before it is in the cluster, or not after")
+	}
+	if got := statusOf(o.rsp)["publicKey"].GetStringValue(); got != gateway {
 		bad = append(bad, "status has another public key than the device")
 	}
 	for i := range config.Peers {

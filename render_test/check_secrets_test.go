@@ -166,7 +166,7 @@ func wellFormedKeys(_ testing.TB, o outcome) (bad []string) {
 						bad = append(bad, fmt.Sprintf("%s of %s: %s is no key", key, name, k))
 					}
 				}
-				if k == "PublicKey" && v != public && !seedIsNew(o) {
+				if k == "PublicKey" && v != public {
 					bad = append(bad, fmt.Sprintf("%s of %s has another public key than status", key, name))
 				}
 			}

@@ -88,12 +88,15 @@ func (in *Inputs) referencedSeed() (wireguard.Seed, error) {
 }
 
 func (in *Inputs) seedLost() error {
-	name := names.Seed(in.Spec.Name)
+	name, was := names.Seed(in.Spec.Name), ""
+	if id := in.Status.SeedID; id != "" {
+		was = " (its ID was " + id + ")"
+	}
 	return &ConditionError{ConditionKeysReady, ReasonSeedMissing, fmt.Sprintf(
-		"the Secret %q in namespace %q is gone, and with it the seed (its ID was %s) that every key derives from; no key was changed. "+
+		"the Secret %q in namespace %q is gone, and with it the seed%s that every key derives from; no key was changed. "+
 			"Restore it from a backup, either under another name that you set as spec.keys.seedSecretRef, "+
 			"or under its own name with the annotation crossplane.io/composition-resource-name: %s and without owner references",
-		name, in.Spec.Namespace, in.Status.SeedID, names.KeySeed)}
+		name, in.Spec.Namespace, was, names.KeySeed)}
 }
 
 func parseSeed(data []byte, secret, key string) (wireguard.Seed, error) {
