@@ -1,0 +1,150 @@
+package apitest
+
+// invalidEgress are wrong about how traffic leaves.
+func invalidEgress() []Case {
+	return []Case{
+		// Egress.
+		{
+			Reason: "gluetun needs a provider",
+			Spec:   "gluetun: {credentials: {secretRef: {name: vpn}}}",
+			Field:  "spec.gluetun.provider",
+			Says:   "Required",
+		},
+		{
+			Reason: "gluetun needs credentials",
+			Spec:   "gluetun: {provider: protonvpn}",
+			Field:  "spec.gluetun.credentials",
+			Says:   "Required",
+		},
+		{
+			Reason: "gluetun knows providers in lower case",
+			Spec:   "gluetun: {provider: ProtonVPN, credentials: {secretRef: {name: vpn}}}",
+			Field:  "spec.gluetun.provider",
+			Value:  "ProtonVPN",
+			Says:   "should match",
+		},
+		{
+			Reason: "there are two types of VPN",
+			Spec:   "gluetun: {provider: protonvpn, credentials: {secretRef: {name: vpn}}, type: ipsec}",
+			Field:  "spec.gluetun.type",
+			Value:  "ipsec",
+			Says:   "openvpn",
+		},
+		{
+			Reason: "provider custom needs a server",
+			Spec:   "gluetun: {provider: custom, credentials: {secretRef: {name: vpn}}}",
+			Field:  "spec.gluetun.endpoint",
+			Value:  "custom",
+			Says:   "needs endpoint",
+		},
+		{
+			Reason: "a server is for provider custom",
+			Spec:   `gluetun: {provider: protonvpn, credentials: {secretRef: {name: vpn}}, endpoint: {ip: 198.51.100.7, port: 51820, publicKey: "hLkY5xO+1mFhPYYVIoSEEGuTjEXHQJmlLuDo2UDW2yE="}}`,
+			Field:  "spec.gluetun.endpoint",
+			Value:  "protonvpn",
+			Says:   "leave it out",
+		},
+		{
+			Reason: "gluetun resolves no names before its tunnel is up",
+			Spec:   `gluetun: {provider: custom, credentials: {secretRef: {name: vpn}}, endpoint: {ip: vpn.example.com, port: 51820, publicKey: "hLkY5xO+1mFhPYYVIoSEEGuTjEXHQJmlLuDo2UDW2yE="}}`,
+			Field:  "spec.gluetun.endpoint.ip",
+			Value:  "vpn.example.com",
+			Says:   "is not an IP address",
+		},
+		{
+			Reason: "a WireGuard server has a key",
+			Spec:   "gluetun: {provider: custom, credentials: {secretRef: {name: vpn}}, endpoint: {ip: 198.51.100.7, port: 51820}}",
+			Field:  "spec.gluetun.endpoint.publicKey",
+			Says:   "give it",
+		},
+		{
+			Reason: "an OpenVPN server has none",
+			Spec:   `gluetun: {provider: custom, credentials: {secretRef: {name: vpn}}, type: openvpn, endpoint: {ip: 198.51.100.7, port: 1194, publicKey: "hLkY5xO+1mFhPYYVIoSEEGuTjEXHQJmlLuDo2UDW2yE="}}`,
+			Field:  "spec.gluetun.endpoint.publicKey",
+			Says:   "leave it out",
+		},
+		{
+			Reason: "a key has 44 characters",
+			Spec:   "gluetun: {provider: custom, credentials: {secretRef: {name: vpn}}, endpoint: {ip: 198.51.100.7, port: 51820, publicKey: c2hvcnQ=}}",
+			Field:  "spec.gluetun.endpoint.publicKey",
+			Value:  "c2hvcnQ=",
+			Says:   "44",
+		},
+		{
+			Reason: "few providers forward ports",
+			Spec:   "gluetun: {provider: mullvad, credentials: {secretRef: {name: vpn}}, portForwarding: {enabled: true}}",
+			Field:  "spec.gluetun.portForwarding",
+			Value:  "mullvad",
+			Says:   "perfect privacy",
+		},
+		{
+			Reason: "provider custom forwards ports by the ways of another",
+			Spec:   `gluetun: {provider: custom, credentials: {secretRef: {name: vpn}}, endpoint: {ip: 198.51.100.7, port: 51820, publicKey: "hLkY5xO+1mFhPYYVIoSEEGuTjEXHQJmlLuDo2UDW2yE="}, portForwarding: {enabled: true}}`,
+			Field:  "spec.gluetun.portForwarding",
+			Value:  "custom",
+			Says:   "VPN_PORT_FORWARDING_PROVIDER",
+		},
+		{
+			Reason: "outbound subnets are networks",
+			Spec:   "gluetun: {provider: protonvpn, credentials: {secretRef: {name: vpn}}, outboundSubnets: [nas.example.com]}",
+			Field:  "spec.gluetun.outboundSubnets[0]",
+			Value:  "nas.example.com",
+			Says:   "is not a network",
+		},
+		{
+			Reason: "host bits of outbound subnets are zero",
+			Spec:   "gluetun: {provider: protonvpn, credentials: {secretRef: {name: vpn}}, outboundSubnets: [192.168.1.5/24]}",
+			Field:  "spec.gluetun.outboundSubnets[0]",
+			Value:  "192.168.1.5/24",
+			Says:   `write "192.168.1.0/24"`,
+		},
+		{
+			Reason: "nothing would go through the tunnel",
+			Spec:   "gluetun: {provider: protonvpn, credentials: {secretRef: {name: vpn}}, outboundSubnets: [0.0.0.0/0]}",
+			Field:  "spec.gluetun.outboundSubnets[0]",
+			Value:  "0.0.0.0/0",
+			Says:   "is everything",
+		},
+		{
+			Reason: "environment variables are in capitals",
+			Spec:   "gluetun: {provider: protonvpn, credentials: {secretRef: {name: vpn}}, env: [{name: log-level, value: debug}]}",
+			Field:  "spec.gluetun.env[0].name",
+			Value:  "log-level",
+			Says:   "should match",
+		},
+		{
+			Reason: "an environment variable is set once",
+			Spec:   "gluetun: {provider: protonvpn, credentials: {secretRef: {name: vpn}}, env: [{name: LOG_LEVEL, value: debug}, {name: LOG_LEVEL, value: info}]}",
+			Field:  "spec.gluetun.env[1]",
+			Value:  "LOG_LEVEL",
+			Says:   "Duplicate",
+		},
+		{
+			Reason: "a comma would make two of one country",
+			Spec:   `gluetun: {provider: protonvpn, credentials: {secretRef: {name: vpn}}, servers: {countries: ["Switzerland,Sweden"]}}`,
+			Field:  "spec.gluetun.servers.countries[0]",
+			Value:  "Switzerland,Sweden",
+			Says:   "should match",
+		},
+		{
+			Reason: "line breaks are in no hostname",
+			Spec:   `gluetun: {provider: protonvpn, credentials: {secretRef: {name: vpn}}, servers: {hostnames: ["a.example\nb.example"]}}`,
+			Field:  "spec.gluetun.servers.hostnames[0]",
+			Value:  "a.example",
+			Says:   "should match",
+		},
+		{
+			Reason: "names of Secrets have no blanks",
+			Spec:   "gluetun: {provider: protonvpn, credentials: {secretRef: {name: my secret}}}",
+			Field:  "spec.gluetun.credentials.secretRef.name",
+			Value:  "my secret",
+			Says:   "should match",
+		},
+		{
+			Reason: "gluetun would take over the node",
+			Spec:   "{gluetun: {provider: protonvpn, credentials: {secretRef: {name: vpn}}}, pod: {hostNetwork: true}}",
+			Field:  "spec.pod.hostNetwork",
+			Says:   "gluetun",
+		},
+	}
+}
