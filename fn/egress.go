@@ -37,7 +37,12 @@ func (c *conditions) egress(g *plan.Gateway, o *observed) {
 		c.false(conditionEgressReady, state, fmt.Sprintf("The Secret %q does not hold %s: create it, or add what is missing.",
 			g.Gluetun.CredentialsSecret, strings.Join(g.Gluetun.NeededCredentials(), " and ")))
 	default:
-		c.false(conditionEgressReady, wireguard.EgressTunnelStarting, "Waiting for the tunnel to the provider. Peers' traffic is dropped until then.")
+		message := "Waiting for the tunnel to the provider. Peers' traffic is dropped until then."
+		// gluetun's firewall lets the agent reach no API server that is not named.
+		if o.report == nil && len(g.Gluetun.OutboundSubnets) == 0 {
+			message += " The agent cannot report how it stands: name the cluster's Service networks as serviceCIDRs in the function's input, or in outboundSubnets."
+		}
+		c.false(conditionEgressReady, wireguard.EgressTunnelStarting, message)
 	}
 }
 
