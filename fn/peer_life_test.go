@@ -1,0 +1,175 @@
+package fn
+
+import (
+	"encoding/base64"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func TestPeerBeforeGateway(t *testing.T) {
+	inBothFlavours(t, func(t *testing.T, c *cluster) {
+		t.Helper()
+		c.peer("apps", "media", "{}")
+		c.settle()
+		c.want("WireguardPeer", "apps", "media", "GatewayFound", "FALSE NotFound")
+		if _, message := c.condition("WireguardPeer", "apps", "media", "GatewayFound"); message != `There is no WireguardGateway "home" in namespace "vpn": create it, or correct spec.gatewayRef.` {
+			t.Errorf("got the message %q", message)
+		}
+		c.gateway(gatewayAll)
+		// The peer comes first once more, before the gateway has its keys.
+		c.settleIn(true)
+		c.want("WireguardPeer", "apps", "media", "ConfigReady", "TRUE Available")
+		if s := c.said.String(); strings.Contains(s, "FATAL") {
+			t.Errorf("want a peer that waits for its gateway in quiet, got %s", s)
+		}
+	})
+}
+
+// What is deleted and created again is the same, and its address is free for
+// others meanwhile.
+func TestPeerAgain(t *testing.T) {
+	c := newCluster(t)
+	c.gateway(gatewayAll)
+	c.peer("apps", "media", "{}")
+	c.peer("web", "media", "{}")
+	c.settle()
+	first, other := c.secret("apps", "media-wireguard.peer")["direct.conf"], c.secret("web", "media-wireguard.peer")["direct.conf"]
+	if confLine(first, "Address") == confLine(other, "Address") || confLine(first, "PrivateKey") == confLine(other, "PrivateKey") {
+		t.Fatal("two peers of one name in two namespaces are one")
+	}
+	c.remove("WireguardPeer", "apps", "media")
+	c.settle()
+	if diff := cmp.Diff([]string{"web/media"}, c.onDevice()); diff != "" {
+		t.Errorf("on the device: -want, +got:\n%s", diff)
+	}
+	c.peer("apps", "media", "{}")
+	c.settle()
+	if diff := cmp.Diff(first, c.secret("apps", "media-wireguard.peer")["direct.conf"]); diff != "" {
+		t.Errorf("created again: -before, +after:\n%s", diff)
+	}
+	if diff := cmp.Diff(other, c.secret("web", "media-wireguard.peer")["direct.conf"]); diff != "" {
+		t.Errorf("the other: -before, +after:\n%s", diff)
+	}
+	c.peer("apps", "media", "{keyRotation: 1}")
+	c.settle()
+	if again := c.secret("apps", "media-wireguard.peer")["direct.conf"]; confLine(again, "PrivateKey") == confLine(first, "PrivateKey") || confLine(again, "Address") != confLine(first, "Address") {
+		t.Error("want another key and the same address after a rotation")
+	}
+}
+
+// A gateway that is being deleted loses its seed before it is gone. That is no
+// reason for its peers to complain.
+func TestGatewayBeingDeleted(t *testing.T) {
+	c := newCluster(t)
+	c.gateway(gatewayAll)
+	c.peer("apps", "media", "{}")
+	c.settle()
+	home := objectID("WireguardGateway", "vpn", "home")
+	c.objects[home].SetDeletionTimestamp(&metav1.Time{Time: c.now})
+	c.stale[home] = true
+	delete(c.objects, objectID("Secret", "vpn", "home-wireguard.seed"))
+	c.settle()
+	c.want("WireguardPeer", "apps", "media", "GatewayFound", "FALSE NotFound")
+	if got := c.last[objectID("WireguardPeer", "apps", "media")].GetResults(); len(got) > 0 {
+		t.Errorf("want a quiet run, got %v", got)
+	}
+}
+
+func TestGatewayGoneAndRestored(t *testing.T) {
+	c := newCluster(t)
+	c.gateway(gatewayAll)
+	c.peer("apps", "media", "{}")
+	c.settle()
+	first := c.secret("apps", "media-wireguard.peer")["direct.conf"]
+	seed := c.secret("vpn", "home-wireguard.seed")["seed"]
+
+	c.remove("WireguardGateway", "vpn", "home")
+	c.settle()
+	c.want("WireguardPeer", "apps", "media", "GatewayFound", "FALSE NotFound")
+	if got := c.namesOf("apps"); len(got) != 0 {
+		t.Errorf("want nothing composed, got %v", got)
+	}
+	c.apply("apiVersion: v1\nkind: Secret\nmetadata: {name: backup, namespace: vpn}\ndata: {seed: " + base64.StdEncoding.EncodeToString([]byte(seed)) + "}")
+	c.gateway(`{endpoint: {host: vpn.example.com}, allowedPeerNamespaces: {from: All}, keys: {seedSecretRef: {name: backup}}}`)
+	c.settle()
+	if diff := cmp.Diff(first, c.secret("apps", "media-wireguard.peer")["direct.conf"]); diff != "" {
+		t.Errorf("restored: -before, +after:\n%s", diff)
+	}
+}
+
+// Where the seed is lost or another, nothing of the peer changes, and it says
+// why.
+func TestSeedLost(t *testing.T) {
+	cases := map[string]struct {
+		reason string
+		breaks func(c *cluster)
+		want   string
+	}{
+		"Missing": {reason: "it was deleted", want: "FALSE SeedMissing", breaks: func(c *cluster) {
+			delete(c.objects, objectID("Secret", "vpn", "home-wireguard.seed"))
+		}},
+		"Malformed": {reason: "somebody wrote over it", want: "FALSE SeedMalformed", breaks: func(c *cluster) {
+			c.objects[objectID("Secret", "vpn", "home-wireguard.seed")].Object["data"] = map[string]any{"seed": "AAAA"}
+		}},
+		"Other": {reason: "another would change every key", want: "FALSE SeedMismatch", breaks: func(c *cluster) {
+			c.objects[objectID("Secret", "vpn", "home-wireguard.seed")].Object["data"] = map[string]any{"seed": base64.StdEncoding.EncodeToString([]byte(strings.Repeat("x", 32)))}
+		}},
+		"Renamed": {reason: "the gateway is told to use one that is not there", want: "FALSE SeedMissing", breaks: func(c *cluster) {
+			c.gateway(`{allowedPeerNamespaces: {from: All}, keys: {seedSecretRef: {name: gone}}}`)
+		}},
+		"Invalid": {reason: "the gateway's spec cannot be read", want: "FALSE GatewayInvalid", breaks: func(c *cluster) {
+			c.gateway(`{allowedPeerNamespaces: {from: All}, peerCIDR: 10.8.0.1/24}`)
+		}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t)
+			c.gateway(gatewayAll)
+			c.peer("apps", "media", "{}")
+			c.settle()
+			before := c.secret("apps", "media-wireguard.peer")["direct.conf"]
+			tc.breaks(c)
+			c.settle()
+			c.want("WireguardPeer", "apps", "media", "ConfigReady", tc.want)
+			c.want("WireguardPeer", "apps", "media", "SpecValid", "TRUE Valid")
+			if after := c.secret("apps", "media-wireguard.peer")["direct.conf"]; after != before {
+				t.Errorf("%s: the configuration changed", tc.reason)
+			}
+			if !strings.Contains(fmt.Sprint(c.last[objectID("WireguardPeer", "apps", "media")].GetResults()), "nothing was changed") {
+				t.Errorf("%s: want a result that says that nothing was changed", tc.reason)
+			}
+		})
+	}
+}
+
+// Neither side moves anybody when a status is lost.
+func TestStatusLost(t *testing.T) {
+	c := newCluster(t)
+	c.gateway(`{endpoint: {host: vpn.example.com}, allowedPeerNamespaces: {from: All}, peerCIDR: 10.8.0.0/28}`)
+	for i := range 8 {
+		c.peer("apps", fmt.Sprintf("p%d", i), "{}")
+	}
+	c.settle()
+	before := c.secret("apps", "p3-wireguard.peer")["direct.conf"]
+	for _, id := range c.composites(false) {
+		delete(c.objects[id].Object, "status")
+	}
+	c.settle()
+	if diff := cmp.Diff(before, c.secret("apps", "p3-wireguard.peer")["direct.conf"]); diff != "" {
+		t.Errorf("-before, +after:\n%s", diff)
+	}
+
+	// While the gateway has not run again, the peer keeps what it knows.
+	delete(c.objects[objectID("WireguardGateway", "vpn", "home")].Object, "status")
+	c.stale[objectID("WireguardGateway", "vpn", "home")] = true
+	c.settle()
+	after := c.secret("apps", "p3-wireguard.peer")
+	if diff := cmp.Diff(before, after["direct.conf"]); after != nil && confLine(after["internal.conf"], "Address") != confLine(before, "Address") {
+		t.Errorf("-before, +after:\n%s", diff)
+	}
+	c.want("WireguardPeer", "apps", "p3", "ConfigReady", "FALSE Pending")
+}
