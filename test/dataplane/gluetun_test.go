@@ -303,7 +303,7 @@ func TestGluetunPod(t *testing.T) {
 			e := newEgressGateway(t)
 			g := w.newGluetun(e.env(), e.file(wireguard.PostRulesKey))
 			setup(w, g)
-			laptop, phone := w.client(1), w.client(2)
+			laptop, phone, site := w.client(1), w.client(2), w.client(3)
 			laptop.echo(8050)
 			w.gateway.echo(8088, 7000)
 			g.serve(e.file(wireguard.GluetunAuthKey))
@@ -315,6 +315,11 @@ func TestGluetunPod(t *testing.T) {
 			a.waitReady(e.config())
 			e.connect(laptop, "laptop")
 			e.connect(phone, "phone")
+			// The gateway dials this one, which never calls by itself.
+			site.write("wgc0.conf", "[Interface]\nPrivateKey = "+site.key.String()+"\nListenPort = 51000\n[Peer]\nPublicKey = "+e.config().PrivateKey.Public().String()+"\nAllowedIPs = 10.8.0.0/24\n")
+			site.wireguardGo("wgc0")
+			site.run("ip link set wgc0 up")
+			waitFor(t, limit, "the gateway's call", func() error { return want(site.run("wg show wgc0 endpoints"), gateway4+":51820") })
 
 			// The node's kubelet probes what the pod says that it listens on. What
 			// else listens is open where gluetun takes the network for local.
