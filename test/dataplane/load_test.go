@@ -162,3 +162,14 @@ func (l *load) recovered(t *testing.T, after time.Time, what string) {
 	}
 	t.Logf("%s: peers served again after %s", what, time.Since(after).Round(10*time.Millisecond))
 }
+
+// flows waits until something comes back by TCP.
+func (l *load) flows(t *testing.T) {
+	t.Helper()
+	waitFor(t, limit, "load", func() error {
+		if l.bytes.Load() < 10_000 {
+			return fmt.Errorf("%d bytes came back", l.bytes.Load())
+		}
+		return nil
+	})
+}
