@@ -193,7 +193,7 @@ func editOwned(t *testing.T, o *unstructured.Unstructured, part string) map[stri
 	owned := map[string]any{}
 	for _, m := range o.GetManagedFields() {
 		if m.Operation == metav1.ManagedFieldsOperationApply && strings.HasPrefix(m.Manager, "apiextensions.crossplane.io/composed") {
-			if err := json.Unmarshal(m.FieldsV1.Raw, &owned); err != nil {
+			if err := json.Unmarshal(m.FieldsV1.GetRawBytes(), &owned); err != nil {
 				t.Fatal(err)
 			}
 		}

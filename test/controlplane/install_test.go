@@ -74,7 +74,7 @@ func readmeCommands(t *testing.T, c *harness.Cluster) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	var out []string
 	for s := bufio.NewScanner(f); s.Scan(); {
 		if strings.HasPrefix(s.Text(), "kubectl ") {
@@ -87,6 +87,7 @@ func readmeCommands(t *testing.T, c *harness.Cluster) []string {
 // testReadme runs the README's commands as they stand. One that comes too early
 // for what the one before it has started is repeated, as a user would.
 func testReadme(t *testing.T, c *harness.Cluster) {
+	t.Helper()
 	start := time.Now()
 	stop := playPackageRuntime(t, c)
 	for _, command := range readmeCommands(t, c) {
@@ -175,6 +176,7 @@ func functionRevision(ctx context.Context, c *harness.Cluster) (*unstructured.Un
 // testClaim installs the other configuration, and takes a claim through its
 // life.
 func testClaim(t *testing.T, c *harness.Cluster) {
+	t.Helper()
 	if err := c.ApplyYAML(t.Context(), fmt.Sprintf(`apiVersion: pkg.crossplane.io/v1
 kind: Configuration
 metadata: {name: wireguard-gateway-claim}

@@ -31,7 +31,7 @@ import (
 // the code that they are for.
 func Folder(tb testing.TB, module string) string {
 	tb.Helper()
-	out, err := exec.CommandContext(tb.Context(), "go", "list", "-m", "-f", "{{.Dir}}", module).Output() //nolint:gosec // A test names it.
+	out, err := exec.CommandContext(tb.Context(), "go", "list", "-m", "-f", "{{.Dir}}", module).Output()
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -53,7 +53,7 @@ type Definition struct {
 // of it.
 func Read(tb testing.TB, file, version string) *Definition {
 	tb.Helper()
-	b, err := os.ReadFile(file) //nolint:gosec // A test names it.
+	b, err := os.ReadFile(file)
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -62,7 +62,7 @@ func (a *Audit) read() error {
 	if err != nil {
 		return err
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	if _, err := f.Seek(a.offset, io.SeekStart); err != nil {
 		return err
 	}
@@ -86,7 +86,11 @@ func (a *Audit) read() error {
 				Username string `json:"username"`
 			} `json:"user"`
 			ObjectRef struct {
-				Resource, Namespace, Name, APIGroup, Subresource string
+				Resource    string `json:"resource"`
+				Namespace   string `json:"namespace"`
+				Name        string `json:"name"`
+				APIGroup    string `json:"apiGroup"`
+				Subresource string `json:"subresource"`
 			} `json:"objectRef"`
 			ResponseStatus struct {
 				Code int `json:"code"`

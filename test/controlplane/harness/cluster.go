@@ -68,7 +68,6 @@ type Cluster struct {
 	audit     *Audit
 
 	apiserverArgs []string
-	coreToken     string
 	function      string // the program
 	bin           string
 }
@@ -87,20 +86,20 @@ const startTimeout = 3 * time.Minute
 
 // Start starts a cluster that ends with the test. Where it cannot run, the test
 // is skipped.
-func Start(t testing.TB, o Options) *Cluster {
-	t.Helper()
+func Start(tb testing.TB, o Options) *Cluster {
+	tb.Helper()
 	if err := Runnable(); err != nil {
-		t.Skip(err)
+		tb.Skip(err)
 	}
 	c, err := Run(o)
-	t.Cleanup(func() {
-		if t.Failed() {
-			c.DumpLogs(t)
+	tb.Cleanup(func() {
+		if tb.Failed() {
+			c.DumpLogs(tb)
 		}
 		c.Stop()
 	})
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return c
 }
@@ -175,11 +174,11 @@ func (c *Cluster) Stop() {
 }
 
 // DumpLogs prints the ends of the logs that explain most failures.
-func (c *Cluster) DumpLogs(t testing.TB) {
-	t.Helper()
+func (c *Cluster) DumpLogs(tb testing.TB) {
+	tb.Helper()
 	for _, name := range []string{"kube-apiserver", "core", "rbac", "function"} {
 		if p := c.processes[name]; p != nil {
-			t.Logf("the end of %s.log:\n%s", name, p.tail(15))
+			tb.Logf("the end of %s.log:\n%s", name, p.tail(15))
 		}
 	}
 }

@@ -30,7 +30,9 @@ func (c *Cluster) module(ctx context.Context, requiredBy, path string) (string, 
 	if err != nil {
 		return "", fmt.Errorf("cannot find module %s: %w", path, err)
 	}
-	m := struct{ Dir string }{}
+	m := struct {
+		Dir string `json:"Dir"`
+	}{}
 	err = json.Unmarshal(out, &m)
 	return m.Dir, err
 }
@@ -150,13 +152,13 @@ func (c *Cluster) startCrossplane(ctx context.Context) error {
 }
 
 // RestartCore starts Crossplane's core anew, with further flags.
-func (c *Cluster) RestartCore(t testing.TB, more ...string) {
-	t.Helper()
+func (c *Cluster) RestartCore(tb testing.TB, more ...string) {
+	tb.Helper()
 	c.processes["core"].stop()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), startTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(tb.Context()), startTimeout)
 	defer cancel()
 	if err := c.StartCore(ctx, more...); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 }
 
@@ -204,7 +206,7 @@ func get(ctx context.Context, h *http.Client, url string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer rsp.Body.Close()
+	defer func() { _ = rsp.Body.Close() }()
 	b, err := io.ReadAll(rsp.Body)
 	if err == nil && rsp.StatusCode != http.StatusOK {
 		err = fmt.Errorf("%s: %s", url, rsp.Status)

@@ -11,13 +11,12 @@ import (
 	"path/filepath"
 	"testing"
 
+	fnv1 "github.com/crossplane/function-sdk-go/proto/v1"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	fnv1 "github.com/crossplane/function-sdk-go/proto/v1"
 )
 
 // FunctionName is what Crossplane names the function that it installs for the
@@ -82,7 +81,7 @@ func (c *Cluster) StartFunction(ctx context.Context) error {
 		}
 		conn, err := c.network.dial(ctx, "tcp", addressFunction)
 		if err == nil {
-			conn.Close()
+			_ = conn.Close()
 		}
 		return err
 	})
@@ -92,27 +91,27 @@ func (c *Cluster) StartFunction(ctx context.Context) error {
 func (c *Cluster) KillFunction() { c.processes["function"].kill() }
 
 // ReplaceFunction makes Crossplane call a test double until the test ends.
-func (c *Cluster) ReplaceFunction(t testing.TB, double fnv1.FunctionRunnerServiceServer) {
-	t.Helper()
+func (c *Cluster) ReplaceFunction(tb testing.TB, double fnv1.FunctionRunnerServiceServer) {
+	tb.Helper()
 	l, err := c.network.listen("127.0.0.1:0")
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	creds, err := c.functionCredentials()
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	s := grpc.NewServer(grpc.Creds(creds), grpc.MaxRecvMsgSize(32<<20))
 	fnv1.RegisterFunctionRunnerServiceServer(s, double)
 	go func() { _ = s.Serve(l) }()
-	t.Cleanup(func() {
+	tb.Cleanup(func() {
 		if err := c.pointFunction(context.Background(), addressFunction); err != nil {
-			t.Error(err)
+			tb.Error(err)
 		}
 		s.Stop()
 	})
-	if err := c.pointFunction(t.Context(), l.Addr().String()); err != nil {
-		t.Fatal(err)
+	if err := c.pointFunction(tb.Context(), l.Addr().String()); err != nil {
+		tb.Fatal(err)
 	}
 }
 

@@ -27,7 +27,7 @@ func (c *Cluster) start(name string, env []string, command string, args ...strin
 	if err != nil {
 		return nil, err
 	}
-	defer out.Close()
+	defer func() { _ = out.Close() }()
 	p.cmd = exec.Command(command, args...)
 	p.cmd.Env = append(os.Environ(), env...)
 	p.cmd.Dir = c.Dir

@@ -32,11 +32,11 @@ const Registry = "127.0.0.1:5000"
 // the process runs, and makes Crossplane take packages from it that are named
 // after the given registry: as a mirror does where there is no internet.
 func (c *Cluster) ServeRegistry(ctx context.Context, instead string) error {
-	l, err := c.network.listen(Registry)
+	l, err := c.network.listen(Registry) //nolint:contextcheck // It listens for as long as the process runs.
 	if err != nil {
 		return err
 	}
-	s := &http.Server{Handler: registry.New(registry.Logger(log.New(io.Discard, "", 0)))} //nolint:gosec // Serves this test only.
+	s := &http.Server{Handler: registry.New(registry.Logger(log.New(io.Discard, "", 0)))}
 	go func() { _ = s.Serve(l) }()
 	return c.ApplyYAML(ctx, fmt.Sprintf(`apiVersion: pkg.crossplane.io/v1beta1
 kind: ImageConfig
@@ -67,7 +67,7 @@ func (c *Cluster) RunPackagedFunction(ctx context.Context, revision *unstructure
 	if err := c.Wait(ctx, "the function", func() error {
 		conn, err := c.network.dial(ctx, "tcp", addressFunction)
 		if err == nil {
-			conn.Close()
+			_ = conn.Close()
 		}
 		return err
 	}); err != nil {
@@ -125,7 +125,7 @@ func (c *Cluster) extractProgram(ctx context.Context, image string) (string, err
 		return "", fmt.Errorf("its entry point is %q, not one program", config.Config.Entrypoint)
 	}
 	files := mutate.Extract(img)
-	defer files.Close()
+	defer func() { _ = files.Close() }()
 	for r := tar.NewReader(files); ; {
 		h, err := r.Next()
 		if errors.Is(err, io.EOF) {
@@ -142,7 +142,7 @@ func (c *Cluster) extractProgram(ctx context.Context, image string) (string, err
 		if err != nil {
 			return "", err
 		}
-		_, err = io.Copy(f, r) //nolint:gosec // Our own package.
+		_, err = io.Copy(f, r)
 		return program, errors.Join(err, f.Close())
 	}
 }

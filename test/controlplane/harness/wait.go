@@ -40,9 +40,9 @@ func (c *Cluster) Wait(ctx context.Context, what string, check func() error) err
 
 // Eventually calls a check until it passes, and fails the test where it does
 // not in good time. It may be called when the test cleans up.
-func (c *Cluster) Eventually(t testing.TB, what string, check func() error) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
+func (c *Cluster) Eventually(tb testing.TB, what string, check func() error) {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(tb.Context()), patience)
 	defer cancel()
 	start, last := time.Now(), error(nil)
 	err := c.Wait(ctx, what, func() error {
@@ -53,9 +53,9 @@ func (c *Cluster) Eventually(t testing.TB, what string, check func() error) {
 		return err
 	})
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	if took := time.Since(start); took > slow {
-		t.Logf("waited %v for %s, last because: %v", took.Round(time.Second), what, last)
+		tb.Logf("waited %v for %s, last because: %v", took.Round(time.Second), what, last)
 	}
 }
