@@ -55,6 +55,14 @@ func newGateway(t *testing.T, c *harness.Cluster, spec string) *gateway {
 
 func newGatewayIn(t *testing.T, c *harness.Cluster, namespace, name, spec string) *gateway {
 	t.Helper()
+	g := trackGateway(t, c, namespace, name)
+	g.apply(spec)
+	return g
+}
+
+// trackGateway removes a gateway with the test. It is applied by others.
+func trackGateway(t *testing.T, c *harness.Cluster, namespace, name string) *gateway {
+	t.Helper()
 	g := &gateway{t: t, c: c, kind: v1alpha1.GatewayKind, namespace: namespace, name: name}
 	t.Cleanup(func() {
 		ctx := context.WithoutCancel(t.Context())
@@ -67,7 +75,6 @@ func newGatewayIn(t *testing.T, c *harness.Cluster, namespace, name, spec string
 		}
 		c.Eventually(t, "the gateway to go", func() error { return gone(c.Client.Get(ctx, client.ObjectKeyFromObject(xr), xr)) })
 	})
-	g.apply(spec)
 	return g
 }
 
