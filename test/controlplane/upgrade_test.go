@@ -11,14 +11,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/crossplane/function-sdk-go/logging"
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
-
-	"github.com/crossplane/function-sdk-go/logging"
 
 	"github.com/wireguardgateway/function-wireguard-gateway/fn"
 	"github.com/wireguardgateway/function-wireguard-gateway/fn/names"
@@ -98,6 +97,7 @@ func recordRelease(t *testing.T, c *harness.Cluster, release string) {
 }
 
 func testUpgrade(t *testing.T, c *harness.Cluster, release, name string) {
+	t.Helper()
 	// Crossplane names its field manager after the composite resource. A gateway
 	// of the same name shows how.
 	model := newGateway(t, c, "{endpoint: {host: vpn.example.com}}")
