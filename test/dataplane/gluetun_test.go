@@ -379,6 +379,12 @@ func TestGluetunPod(t *testing.T) {
 			phone.expect(t, "peers apart", map[string]bool{"tcp " + server4 + " 80": true, "tcp " + e.address("laptop") + " 8050": false})
 			g.crash()
 			laptop.expect(t, "without tunnel", map[string]bool{"tcp 10.43.0.10 443": true, "udp fd43::10 443": true, reached4: false, reached6: false})
+			// Our own table guards the pod's ports where gluetun's lets all in.
+			g.open()
+			laptop.expect(t, "all open", map[string]bool{
+				"tcp 10.8.0.1 9586": false, "tcp 10.8.0.1 8088": false, "tcp 10.8.0.1 7000": false, "tcp fd00:8::1 7000": false,
+				"tcp " + gateway4 + " 8088": false, "icmp 10.8.0.1": true,
+			})
 		})
 	}
 }

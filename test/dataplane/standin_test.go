@@ -333,7 +333,7 @@ type egressGateway struct {
 }
 
 // egressSpec sends all that peers send to the internet through the provider.
-// The phone may reach one port of it only, and comes in by IPv6.
+// The phone may reach one port of it only.
 var egressSpec = `
 apiVersion: wireguardgateway.io/v1alpha1
 kind: WireguardGateway
@@ -355,7 +355,6 @@ spec:
     - name: laptop
     - name: phone
       access: [{action: Accept, to: {cidr: ` + server4 + `/32, ports: ["443"]}}]
-      advertisedEndpoint: {host: "` + gateway6 + `"}
     - name: site
       publicKey: "` + testKey("client", 3).Public().String() + `"
       endpoint: 192.0.2.14:51000
