@@ -66,10 +66,10 @@ func (g *gateway) waitContent(key string, want *unstructured.Unstructured, check
 	})
 }
 
-// deletedAtOnce is how many objects of one gateway are deleted one after the
-// other. Each costs a few of the events that Crossplane's circuit breaker allows
-// in a burst.
-const deletedAtOnce = 6
+// changedAtOnce is how many objects of one gateway are deleted or edited one
+// after the other. Each costs a few of the events that Crossplane's circuit
+// breaker allows in a burst.
+const changedAtOnce = 8
 
 // TestDeleted deletes every composed object but the seed. Each comes back as it
 // was, without a change of the spec, and no key changes.
@@ -78,7 +78,7 @@ func TestDeleted(t *testing.T) {
 	var took time.Duration
 	before := waitQuiet(t, c)
 	restored := 0
-	for chunk := range slices.Chunk(slices.DeleteFunc(slices.Clone(fullKeys), func(key string) bool { return key == names.KeySeed }), deletedAtOnce) {
+	for chunk := range slices.Chunk(slices.DeleteFunc(slices.Clone(fullKeys), func(key string) bool { return key == names.KeySeed }), changedAtOnce) {
 		g := newGateway(t, c, example(t, c, "full"))
 		g.waitReady()
 		g.waitQuiet()
@@ -145,13 +145,19 @@ func TestDeletedTogether(t *testing.T) {
 func TestEdited(t *testing.T) {
 	c := shared(t)
 	edits := 0
-	for _, part := range []string{"metadata", ""} {
+	type edit struct{ key, part string }
+	var all []edit
+	for _, key := range fullKeys {
+		all = append(all, edit{key, "metadata"}, edit{key, ""})
+	}
+	for chunk := range slices.Chunk(all, changedAtOnce) {
 		g := newGateway(t, c, example(t, c, "full"))
 		g.waitReady()
 		g.waitQuiet()
 		keys, objects := g.keys(), g.composed()
-		for _, key := range slices.Sorted(maps.Keys(objects)) {
-			patch := editOwned(t, objects[key], part)
+		for _, e := range chunk {
+			key := e.key
+			patch := editOwned(t, objects[key], e.part)
 			if patch == nil {
 				continue
 			}

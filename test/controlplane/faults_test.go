@@ -93,13 +93,13 @@ const (
 )
 
 // TestFaults takes away, in the middle of the creation and then of a change of
-// twenty gateways, the function, Crossplane, and the API server. All come to
+// many gateways, the function, Crossplane, and the API server. All come to
 // what was asked for, and what was handed out once stays.
 func TestFaults(t *testing.T) {
 	c := shared(t)
-	away := 5 * time.Second
+	n, away := 8, 5*time.Second
 	if long() {
-		away = time.Minute
+		n, away = 20, time.Minute
 	}
 	for name, fault := range map[string]func(context.Context) error{
 		"function": func(ctx context.Context) error { c.KillFunction(); return c.StartFunction(ctx) },
@@ -111,7 +111,7 @@ func TestFaults(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newFleet(t, c, 20)
+			f := newFleet(t, c, n)
 			strike := func() {
 				t.Helper()
 				ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
@@ -121,9 +121,9 @@ func TestFaults(t *testing.T) {
 				}
 			}
 			start := time.Now()
-			f[:10].apply(twoPeers)
+			f[:n/2].apply(twoPeers)
 			strike()
-			f[10:].apply(twoPeers)
+			f[n/2:].apply(twoPeers)
 			f.waitServed(2)
 			created := time.Since(start)
 			before := f.observe()
@@ -132,9 +132,9 @@ func TestFaults(t *testing.T) {
 			}
 
 			start = time.Now()
-			f[:10].apply(threePeers)
+			f[:n/2].apply(threePeers)
 			strike()
-			f[10:].apply(threePeers)
+			f[n/2:].apply(threePeers)
 			f.waitServed(3)
 			changed := time.Since(start)
 			for _, g := range f {

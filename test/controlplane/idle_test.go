@@ -183,6 +183,7 @@ func TestIdleSeesWaste(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := newGateway(t, c, example(t, c, "minimal"))
 			g.waitReady()
+			g.waitQuiet()
 			// With its circuit breaker open, Crossplane may see the deletion late.
 			g.leave = true
 			c.ReplaceFunction(t, &wasteful{function: fn.New(logging.NewNopLogger()), value: tc.value})
