@@ -134,6 +134,6 @@ func (f *Function) compose(req *fnv1.RunFunctionRequest, rsp *fnv1.RunFunctionRe
 	if err := encode(req, rsp, xr.identity, objects, &st, readiness(g, observed)); err != nil {
 		return err
 	}
-	setTTL(req, rsp, g.Platform.TTL, g.NextExpiry, now)
+	setTTL(rsp, g.Platform.TTL, g.NextExpiry, now)
 	return nil
 }

@@ -30,7 +30,7 @@ func (f *Function) composePeer(req *fnv1.RunFunctionRequest, rsp *fnv1.RunFuncti
 	c.specValid()
 	c.pods(peer)
 	now := f.now()
-	setTTL(req, rsp, peer.Platform.TTL, time.Time{}, now)
+	setTTL(rsp, peer.Platform.TTL, time.Time{}, now)
 
 	ask := newQuestions(req, rsp)
 	gateway, answered, err := ask.gateway(peer)
@@ -83,7 +83,7 @@ func (f *Function) composePeer(req *fnv1.RunFunctionRequest, rsp *fnv1.RunFuncti
 	if err := encodePeer(req, rsp, xr, objects, peerStatusOf(client), ready); err != nil {
 		return err
 	}
-	setTTL(req, rsp, peer.Platform.TTL, client.Gateway.NextExpiry, now)
+	setTTL(rsp, peer.Platform.TTL, client.Gateway.NextExpiry, now)
 	return nil
 }
 

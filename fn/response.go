@@ -83,19 +83,8 @@ func encodeStatus(before *fnv1.Resource, xr identity, status any) (*fnv1.Resourc
 	return out, nil
 }
 
-// settleTTL is how soon Crossplane asks again where it has yet to see an object
-// that it creates. It learns of most at once, but an event that comes while it is
-// still busy with the composite resource is lost.
-const settleTTL = 10 * time.Second
-
 // setTTL makes Crossplane ask again when the next peer expires, if not sooner.
-func setTTL(req *fnv1.RunFunctionRequest, rsp *fnv1.RunFunctionResponse, ttl time.Duration, nextExpiry, now time.Time) {
-	observed := req.GetObserved().GetResources()
-	for key := range rsp.GetDesired().GetResources() {
-		if _, ok := observed[key]; !ok {
-			ttl = min(ttl, settleTTL)
-		}
-	}
+func setTTL(rsp *fnv1.RunFunctionResponse, ttl time.Duration, nextExpiry, now time.Time) {
 	if !nextExpiry.IsZero() {
 		// A TTL of zero would mean never.
 		ttl = min(ttl, max(nextExpiry.Sub(now), time.Second))
