@@ -57,6 +57,9 @@ type GatewayConfig struct {
 	Peers []Peer `json:"peers"`
 	// PodClasses are the WireguardPeers whose pods join by themselves.
 	PodClasses []PodClass `json:"podClasses,omitempty"`
+	// PodCIDRs are the cluster's networks of pods, as far as known. No pod joins
+	// with an address outside of them.
+	PodCIDRs []netip.Prefix `json:"podCIDRs,omitempty"`
 }
 
 // Egress tells where peers' traffic leaves the gateway.

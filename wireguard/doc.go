@@ -24,4 +24,20 @@ const (
 
 	// HTTPPort is the TCP port on which the agent serves health and metrics.
 	HTTPPort = 9586
+
+	// PeerLabel is the label by which a pod joins the gateway of the
+	// WireguardPeer that its value names.
+	PeerLabel = "wireguardgateway.io/peer"
+
+	// Sidecar is the name of the container that joins such a pod to its gateway.
+	Sidecar = "wireguard"
+
+	// ClientDevice is the name of the WireGuard device in such a pod, and
+	// ClientPort the UDP port that it sends from.
+	ClientDevice = "wgc0"
+	ClientPort   = 51821
+
+	// LockdownTable is the nftables table, of family inet, that keeps such a
+	// pod's traffic in the tunnel. It outlives the sidecar.
+	LockdownTable = "wireguard_lockdown"
 )

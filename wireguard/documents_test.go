@@ -18,7 +18,8 @@ const fullConfig = `{"version":1,"gateway":"vpn/home","privateKey":"` + aliceKey
 	`"addresses":["10.8.0.50","fd00:8::50"],"routes":["192.168.50.0/24"],"endpoint":"198.51.100.9:51820","persistentKeepalive":15,` +
 	`"access":[{"action":"Accept","to":{"cidr":"10.43.0.20/32","ports":["443","8000-8100"]},"protocol":"TCP"},{"action":"Reject"}],` +
 	`"expiresAt":"2027-01-01T00:00:00Z"}],` +
-	`"podClasses":[{"namespace":"apps","name":"media","key":"` + aliceKey + `","access":[{"action":"Reject"}]}]}`
+	`"podClasses":[{"namespace":"apps","name":"media","key":"` + aliceKey + `","access":[{"action":"Reject"}]}],` +
+	`"podCIDRs":["10.42.0.0/16"]}`
 
 var equateNets = cmp.Options{
 	cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{}),
@@ -59,6 +60,7 @@ func TestGatewayConfig(t *testing.T) {
 			ExpiresAt: &expires,
 		}},
 		PodClasses: []PodClass{{Namespace: "apps", Name: "media", Key: *key(t, aliceKey), Access: []AccessRule{{Action: "Reject"}}}},
+		PodCIDRs:   prefixes("10.42.0.0/16"),
 	}
 	got, err := DecodeGatewayConfig([]byte(fullConfig))
 	if err != nil {
@@ -114,6 +116,37 @@ func TestReport(t *testing.T) {
 	}
 }
 
+func TestEnrolment(t *testing.T) {
+	want := Enrolment{
+		Version:             1,
+		Gateway:             "vpn/home",
+		GatewayPublicKey:    *key(t, alicePublic),
+		Endpoint:            "home-wireguard.vpn.svc.cluster.local:51820",
+		ClassKey:            *key(t, aliceKey),
+		MTU:                 1340,
+		BypassCIDRs:         prefixes("10.42.0.0/16", "fd43::/112"),
+		Implementation:      "Auto",
+		PersistentKeepalive: 25,
+	}
+	const document = `{"version":1,"gateway":"vpn/home","gatewayPublicKey":"` + alicePublic + `",` +
+		`"endpoint":"home-wireguard.vpn.svc.cluster.local:51820","classKey":"` + aliceKey + `","mtu":1340,` +
+		`"bypassCIDRs":["10.42.0.0/16","fd43::/112"],"implementation":"Auto","persistentKeepalive":25}`
+	got, err := DecodeEnrolment([]byte(document))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got, equateNets); diff != "" {
+		t.Errorf("decoded: -want, +got:\n%s", diff)
+	}
+	b, err := want.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(document, string(b)); diff != "" {
+		t.Errorf("encoded: -want, +got:\n%s", diff)
+	}
+}
+
 // TestDocumentVersions holds what a new function and an old agent owe each
 // other during a rollout.
 func TestDocumentVersions(t *testing.T) {
@@ -134,7 +167,8 @@ func TestDocumentVersions(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			_, configErr := DecodeGatewayConfig([]byte(tc.document))
 			_, reportErr := DecodeReport([]byte(tc.document))
-			for kind, err := range map[string]error{"config": configErr, "report": reportErr} {
+			_, enrolmentErr := DecodeEnrolment([]byte(tc.document))
+			for kind, err := range map[string]error{"config": configErr, "report": reportErr, "enrolment": enrolmentErr} {
 				switch {
 				case tc.err == "" && err != nil:
 					t.Errorf("%s\n%s: want no error, got %v", tc.reason, kind, err)

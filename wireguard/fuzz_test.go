@@ -89,6 +89,19 @@ func FuzzDecodeReport(f *testing.F) {
 	})
 }
 
+func FuzzDecodeEnrolment(f *testing.F) {
+	f.Add([]byte(`{"version":1,"gateway":"vpn/home","classKey":"` + aliceKey + `","bypassCIDRs":["10.42.0.0/16"]}`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		settles(t, b, func(b []byte) ([]byte, error) {
+			e, err := DecodeEnrolment(b)
+			if err != nil {
+				return nil, err
+			}
+			return e.Encode()
+		})
+	})
+}
+
 func settles(t *testing.T, b []byte, pass func([]byte) ([]byte, error)) {
 	t.Helper()
 	b, err := pass(b)

@@ -4,6 +4,8 @@
 // one.
 package names
 
+import "github.com/wireguardgateway/function-wireguard-gateway/wireguard"
+
 // Keys of the desired set.
 const (
 	KeySeed           = "seed"
@@ -28,6 +30,9 @@ const (
 const (
 	KeyAttachment = "attachment"
 	KeyPeerConfig = "config"
+	KeyEnrolment  = "enrolment"
+	KeyInjection  = "injection"
+	// Its role, role binding and network policy have the keys of the gateway's.
 )
 
 // KeyPeer is the key of a peer's Secret.
@@ -61,6 +66,17 @@ func Attachment(peer string) string { return Workload(peer) + ".attachment" }
 // PeerConfig names the Secret with a WireguardPeer's configurations.
 func PeerConfig(peer string) string { return Workload(peer) + ".peer" }
 
+// Enrolment names the Secret by which a WireguardPeer's pods join its gateway.
+func Enrolment(peer string) string { return Workload(peer) + ".enrolment" }
+
+// Injection names the ConfigMap with what admission needs to know of the pods'
+// sidecar.
+func Injection(peer string) string { return Workload(peer) + ".injection" }
+
+// Pods names what there is one of for a WireguardPeer's pods: role, role
+// binding and network policy. A gateway of the same name has its own.
+func Pods(peer string) string { return Workload(peer) + ".pods" }
+
 // Data keys of a peer's Secret. Clients use the file's name as the name of the
 // interface, which holds at most 15 characters.
 const (
@@ -79,7 +95,7 @@ const (
 	LabelName     = "app.kubernetes.io/name"
 	LabelInstance = "app.kubernetes.io/instance"
 	LabelGateway  = "wireguardgateway.io/gateway"
-	LabelPeer     = "wireguardgateway.io/peer"
+	LabelPeer     = wireguard.PeerLabel
 
 	// LabelGatewayNamespace is on attachments: a gateway selects them by it and
 	// by LabelGateway.
