@@ -1,0 +1,179 @@
+package dataplane
+
+import (
+	"encoding/base64"
+	"regexp"
+	"testing"
+
+	"github.com/crossplane/function-sdk-go/logging"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/wireguardgateway/function-wireguard-gateway/fn"
+	"github.com/wireguardgateway/function-wireguard-gateway/fn/offline"
+	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
+)
+
+// egressGateway is a gateway with gluetun, and everything that the function
+// composes for it.
+type egressGateway struct {
+	t        *testing.T
+	spec     *unstructured.Unstructured
+	composed []*unstructured.Unstructured
+}
+
+// egressSpec sends all that peers send to the internet through the provider.
+// The phone may reach one port of it only.
+var egressSpec = `
+apiVersion: wireguardgateway.io/v1alpha1
+kind: WireguardGateway
+metadata: {name: home, namespace: vpn, uid: gateway}
+spec:
+  endpoint: {host: ` + gateway4 + `}
+  peerCIDR: ` + pool4 + `
+  peerCIDRv6: ` + pool6 + `
+  peerToPeer: true
+  gluetun:
+    provider: custom
+    credentials: {secretRef: {name: provider}}
+    endpoint: {ip: ` + provider4 + `, port: 51821, publicKey: "` + testKey("provider", 0).Public().String() + `"}
+  extraContainers:
+    - name: dashboard
+      image: registry.example.com/dashboard:v1
+      ports: [{name: web, containerPort: 8088}]
+  peers:
+    - name: laptop
+    - name: phone
+      access: [{action: Accept, to: {cidr: ` + server4 + `/32, ports: ["443"]}}]
+    - name: site
+      publicKey: "` + testKey("client", 3).Public().String() + `"
+      endpoint: 192.0.2.14:51000
+      persistentKeepalive: 1
+`
+
+const egressInput = `
+apiVersion: wireguard.fn.crossplane.io/v1beta1
+kind: Input
+spec:
+  podCIDRs: [10.244.0.0/16]
+  serviceCIDRs: [10.43.0.0/16, "fd43::/64", 10.96.0.0/24]
+`
+
+func newEgressGateway(t *testing.T) *egressGateway {
+	t.Helper()
+	e := &egressGateway{t: t, spec: manifest(t, egressSpec)}
+	for range 3 {
+		e.render("")
+	}
+	return e
+}
+
+// render runs the function once, with this report of the agent's.
+func (e *egressGateway) render(report string) {
+	e.t.Helper()
+	for _, o := range e.composed {
+		if o.GetKind() == "ConfigMap" && report != "" {
+			o.Object["data"] = map[string]any{wireguard.ReportKey: report}
+		}
+	}
+	rsp, err := offline.Run(e.t.Context(), fn.New(logging.NewNopLogger()),
+		offline.Request{Composite: e.spec, Observed: e.composed, Required: e.composed, Input: manifest(e.t, egressInput)})
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	if len(rsp.GetResults()) > 0 {
+		e.t.Fatal(rsp.GetResults())
+	}
+	e.composed = offline.Composed(e.spec, rsp)
+	e.spec.Object["status"] = rsp.GetDesired().GetComposite().GetResource().AsMap()["status"]
+	conditions := map[string]any{}
+	for _, c := range rsp.GetConditions() {
+		conditions[c.GetType()] = c.GetReason()
+	}
+	e.spec.Object["conditions"] = conditions
+}
+
+// data returns a value of a composed Secret.
+func (e *egressGateway) data(secret, key string) string {
+	e.t.Helper()
+	for _, o := range e.composed {
+		if o.GetKind() != "Secret" || o.GetName() != secret {
+			continue
+		}
+		v, _, _ := unstructured.NestedString(o.Object, "data", key)
+		b, err := base64.StdEncoding.DecodeString(v)
+		if err != nil {
+			e.t.Fatal(err)
+		}
+		return string(b)
+	}
+	e.t.Fatalf("nothing composes %s with %s", secret, key)
+	return ""
+}
+
+func (e *egressGateway) file(key string) string { return e.data("home-wireguard.config", key) }
+
+func (e *egressGateway) config() wireguard.GatewayConfig {
+	e.t.Helper()
+	c, err := wireguard.DecodeGatewayConfig([]byte(e.file(wireguard.ConfigKey)))
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	return c
+}
+
+// env is what gluetun's container gets.
+func (e *egressGateway) env() map[string]string {
+	e.t.Helper()
+	out := map[string]string{}
+	for _, o := range e.composed {
+		if o.GetKind() != "Deployment" {
+			continue
+		}
+		containers, _, _ := unstructured.NestedSlice(o.Object, "spec", "template", "spec", "initContainers")
+		for _, c := range containers {
+			if container := c.(map[string]any); container["name"] == "gluetun" {
+				for _, v := range container["env"].([]any) {
+					value, _ := v.(map[string]any)["value"].(string)
+					out[v.(map[string]any)["name"].(string)] = value
+				}
+			}
+		}
+	}
+	return out
+}
+
+// write mounts what the pod's containers find.
+func (e *egressGateway) write(h *host) {
+	e.t.Helper()
+	h.write("config/"+wireguard.ConfigKey, e.file(wireguard.ConfigKey))
+	h.write("config/"+wireguard.GluetunAuthKey, e.file(wireguard.GluetunAuthKey))
+	e.credentials(h)
+}
+
+// credentials mounts the user's Secret.
+func (e *egressGateway) credentials(h *host) {
+	e.t.Helper()
+	for _, name := range e.config().Egress.Credentials {
+		h.write("secrets/gluetun/"+name, "x")
+	}
+}
+
+// connect brings up a peer's tunnel from its Secret.
+func (e *egressGateway) connect(c *client, peer string) {
+	e.t.Helper()
+	// wg-quick hands resolvers to resolvconf(8), which is not there.
+	conf := regexp.MustCompile(`(?m)^DNS = .*\n`).ReplaceAllString(e.data("home-wireguard.peer."+peer, "direct.conf"), "")
+	c.upConf(conf)
+}
+
+// address returns a peer's IPv4 address.
+func (e *egressGateway) address(peer string) string {
+	e.t.Helper()
+	for _, p := range e.config().Peers {
+		if p.Name == peer {
+			return p.Addresses[0].String()
+		}
+	}
+	e.t.Fatalf("no peer %s", peer)
+	return ""
+}

@@ -1,0 +1,109 @@
+package dataplane
+
+import (
+	"testing"
+
+	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
+)
+
+// Inside the pod's network everything stays as it was: the kubelet's probes,
+// the cluster, and what peers may reach, whichever way the pod has its address.
+func TestGluetunPod(t *testing.T) {
+	for name, setup := range map[string]func(*world, *gluetun){
+		"Subnet": func(*world, *gluetun) {},
+		"Single": single,
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.provider()
+			w.server.echo(443, 80)
+			service := w.attach("service", "10.43.0.10/16", "10.43.0.1/16", "fd43::10/64", "fd43::1/64")
+			service.echo(443)
+			e := newEgressGateway(t)
+			g := w.newGluetun(e.env(), e.file(wireguard.PostRulesKey))
+			setup(w, g)
+			laptop, phone, site := w.client(1), w.client(2), w.client(3)
+			laptop.echo(8050)
+			w.gateway.echo(8088, 7000)
+			g.serve(e.file(wireguard.GluetunAuthKey))
+			e.write(w.gateway)
+			if err := g.start(); err != nil {
+				t.Fatal(err)
+			}
+			a := w.runAgent()
+			a.waitReady(e.config())
+			e.connect(laptop, "laptop")
+			e.connect(phone, "phone")
+			// The gateway dials this one, which never calls by itself.
+			site.write("wgc0.conf", "[Interface]\nPrivateKey = "+site.key.String()+"\nListenPort = 51000\n[Peer]\nPublicKey = "+e.config().PrivateKey.Public().String()+"\nAllowedIPs = 10.8.0.0/24\n")
+			site.wireguardGo("wgc0")
+			site.run("ip link set wgc0 up")
+			waitFor(t, limit, "the gateway's call", func() error { return want(site.run("wg show wgc0 endpoints"), gateway4+":51820") })
+
+			// The node's kubelet probes what the pod says that it listens on. What
+			// else listens is open where gluetun takes the network for local.
+			w.router.expect(t, "probes", map[string]bool{
+				"http " + gateway4 + " 9586": true, "http " + gateway6 + " 9586": true,
+				"tcp " + gateway4 + " 8088": true, "tcp " + gateway6 + " 8088": true,
+				"tcp " + gateway4 + " 7000": name == "Subnet", "tcp " + gateway4 + " 8000": false,
+			})
+			// The pod reaches the cluster beside the tunnel, and all else through
+			// it.
+			direct, provided := service.count("eth0", "ip saddr "+gateway4), w.server.count("eth0", "ip saddr "+provider4)
+			w.gateway.expect(t, "the pod", map[string]bool{"tcp 10.43.0.10 443": true, "tcp " + server4 + " 443": true})
+			if direct() == 0 || provided() == 0 {
+				t.Errorf("the cluster saw %d packets of the pod, the provider's customers %d", direct(), provided())
+			}
+			laptop.expect(t, "a peer", map[string]bool{
+				"tcp 10.43.0.10 443": true, "udp fd43::10 443": true, reached4: true, reached6: true,
+				"icmp 10.8.0.1": true, "icmp fd00:8::1": true, "tcp 10.8.0.1 53": true, "udp fd00:8::1 53": true,
+				// Control server, health, agent and what else listens in the pod.
+				"tcp 10.8.0.1 8000": false, "tcp 10.8.0.1 9999": false, "tcp 10.8.0.1 9586": false, "tcp fd00:8::1 9586": false,
+				"tcp 10.8.0.1 8088": false, "tcp 10.8.0.1 7000": false, "udp 10.8.0.1 7000": false, "tcp fd00:8::1 7000": false,
+				"tcp " + gateway4 + " 9586": false, "tcp " + gateway4 + " 8088": false, "tcp " + gateway6 + " 7000": false,
+			})
+			// Our own table decides on peers, whatever gluetun's lets through.
+			phone.expect(t, "a peer with access rules", map[string]bool{
+				"tcp " + server4 + " 443": true, "tcp " + server4 + " 80": false, reached6: false, "tcp 10.43.0.10 443": false,
+				"tcp " + e.address("laptop") + " 8050": false,
+			})
+			e.spec.Object["spec"].(map[string]any)["peers"] = []any{map[string]any{"name": "laptop"}, map[string]any{"name": "phone"}}
+			e.render("")
+			a.apply(e.config())
+			phone.expect(t, "a peer without", map[string]bool{"tcp " + server4 + " 80": true, "tcp " + e.address("laptop") + " 8050": true})
+			e.spec.Object["spec"].(map[string]any)["peerToPeer"] = false
+			e.render("")
+			a.apply(e.config())
+			phone.expect(t, "peers apart", map[string]bool{"tcp " + server4 + " 80": true, "tcp " + e.address("laptop") + " 8050": false})
+			g.crash()
+			laptop.expect(t, "without tunnel", map[string]bool{"tcp 10.43.0.10 443": true, "udp fd43::10 443": true, reached4: false, reached6: false})
+			// Our own table guards the pod's ports where gluetun's lets all in.
+			g.open()
+			laptop.expect(t, "all open", map[string]bool{
+				"tcp 10.8.0.1 9586": false, "tcp 10.8.0.1 8088": false, "tcp 10.8.0.1 7000": false, "tcp fd00:8::1 7000": false,
+				"tcp " + gateway4 + " 8088": false, "icmp 10.8.0.1": true,
+			})
+		})
+	}
+}
+
+// single gives the pod single addresses and a gateway that is in no network of
+// its, as Calico does.
+func single(w *world, g *gluetun) {
+	for _, l := range []string{
+		"ip addr flush dev r-gateway scope global", "ip addr add 169.254.1.1/32 dev r-gateway", "ip -6 addr replace fe80::1/64 dev r-gateway nodad",
+		"ip route add " + gateway4 + " dev r-gateway", "ip -6 route add " + gateway6 + " dev r-gateway",
+		"ip addr add 10.244.9.1/32 dev lo", "ip addr add 2001:db8:9::1/128 dev lo",
+	} {
+		w.router.run(l)
+	}
+	for _, l := range []string{
+		"ip addr flush dev eth0 scope global", "ip addr add " + gateway4 + "/32 dev eth0", "ip addr add " + gateway6 + "/128 dev eth0 nodad",
+		"ip route add 169.254.1.1 dev eth0 scope link", "ip route add default via 169.254.1.1 dev eth0",
+		"ip -6 route replace default via fe80::1 dev eth0",
+	} {
+		w.gateway.run(l)
+	}
+	g.local4, g.local6 = []string{"169.254.1.1/32"}, []string{gateway6 + "/128", "fe80::1/128"}
+	g.gateway4, g.gateway6 = "169.254.1.1", "fe80::1"
+}
