@@ -152,5 +152,5 @@ func Remove() error {
 	if err := route.EnsureRules(nil); err != nil {
 		return err
 	}
-	return firewall.Remove()
+	return firewall.Remove(wireguard.FirewallTable)
 }

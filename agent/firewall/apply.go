@@ -5,15 +5,13 @@ import (
 	"reflect"
 
 	"github.com/google/nftables"
-
-	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
 )
 
 // elementsPerMessage keeps a list of elements below the 64 KiB that a netlink
 // attribute can hold: an element with a verdict takes up to 100 bytes.
 const elementsPerMessage = 500
 
-// Firewall keeps the table. The zero value is ready for use. It is not safe
+// Firewall keeps one table. The zero value is ready for use. It is not safe
 // for concurrent use.
 type Firewall struct {
 	applied Ruleset
@@ -51,13 +49,13 @@ func (f *Firewall) Ensure(r Ruleset) (bool, error) {
 	return true, nil
 }
 
-// Remove deletes the table. It is no error if there is none.
-func Remove() error {
+// Remove deletes the table of the given name. It is no error if there is none.
+func Remove(name string) error {
 	s := sockets{}
 	defer s.close()
 	err := s.change(func(c *nftables.Conn) error {
 		// Adding it first makes the deletion succeed in any case.
-		c.DelTable(c.AddTable(table()))
+		c.DelTable(c.AddTable(table(name)))
 		return nil
 	})
 	if err != nil {
@@ -66,16 +64,19 @@ func Remove() error {
 	return nil
 }
 
-func table() *nftables.Table {
-	return &nftables.Table{Name: wireguard.FirewallTable, Family: nftables.TableFamilyINet}
+func table(name string) *nftables.Table {
+	return &nftables.Table{Name: name, Family: nftables.TableFamilyINet}
 }
 
 // write deletes the table and writes it anew.
 func (r Ruleset) write(c *nftables.Conn) error {
-	t := c.AddTable(table())
+	t := c.AddTable(table(r.table))
 	c.DelTable(t)
-	t = c.AddTable(table())
+	t = c.AddTable(table(r.table))
 
+	for _, name := range r.counters {
+		c.AddObj(&nftables.CounterObj{Table: t, Name: name})
+	}
 	// Chains before maps, since maps name chains; rules last, since they name
 	// both.
 	chains := make([]*nftables.Chain, len(r.chains))
@@ -98,8 +99,11 @@ func (r Ruleset) write(c *nftables.Conn) error {
 func nftablesChain(t *nftables.Table, ch chain) *nftables.Chain {
 	out := &nftables.Chain{Name: ch.name, Table: t}
 	if ch.hook != nil {
-		accept := nftables.ChainPolicyAccept
-		out.Hooknum, out.Type, out.Policy = ch.hook, ch.kind, &accept
+		policy := nftables.ChainPolicyAccept
+		if ch.drops {
+			policy = nftables.ChainPolicyDrop
+		}
+		out.Hooknum, out.Type, out.Policy = ch.hook, ch.kind, &policy
 		out.Priority = new(nftables.ChainPriority(ch.priority))
 	}
 	return out

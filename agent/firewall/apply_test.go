@@ -208,7 +208,7 @@ func TestEnsure(t *testing.T) {
 	}
 
 	for range 2 {
-		if err := Remove(); err != nil {
+		if err := Remove(wireguard.FirewallTable); err != nil {
 			t.Fatal(err)
 		}
 	}

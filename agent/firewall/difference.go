@@ -3,12 +3,14 @@ package firewall
 import (
 	"fmt"
 	"reflect"
+	"slices"
 
 	"github.com/google/nftables"
 )
 
 // delta is what one rule set has over another of the same shape.
 type delta struct {
+	table   string
 	sets    []setDelta
 	added   []chain
 	removed []chain
@@ -22,8 +24,8 @@ type setDelta struct {
 // difference returns how to get from one rule set to another. The second value
 // is false where more than the members of sets and hashed chains differ.
 func difference(from, to Ruleset) (delta, bool) {
-	d := delta{}
-	if len(from.sets) != len(to.sets) {
+	d := delta{table: to.table}
+	if from.table != to.table || len(from.sets) != len(to.sets) || !slices.Equal(from.counters, to.counters) {
 		return d, false
 	}
 	oldFixed, oldHashed := byHashed(from.chains)
@@ -84,7 +86,7 @@ func without(list, other []interval) []interval {
 
 // write makes the change.
 func (d delta) write(c *nftables.Conn) error {
-	t := table()
+	t := table(d.table)
 	for _, ch := range d.added {
 		nc := c.AddChain(nftablesChain(t, ch))
 		for _, rule := range ch.rules {

@@ -7,8 +7,6 @@ import (
 
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
-
-	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
 )
 
 // fingerprint tells, without reading the whole table, whether somebody else
@@ -37,7 +35,7 @@ func (f *Firewall) Check() (bool, error) {
 	if untouched && f.state.rules != nil {
 		return true, nil
 	}
-	read, err := f.sockets.fingerprint()
+	read, err := f.sockets.fingerprint(f.applied.table)
 	if err != nil {
 		return false, err
 	}
@@ -52,13 +50,13 @@ func (f *Firewall) Check() (bool, error) {
 	return true, nil
 }
 
-func (s *sockets) fingerprint() (fingerprint, error) {
+func (s *sockets) fingerprint(name string) (fingerprint, error) {
 	g, err := s.generation()
 	if err != nil {
 		return fingerprint{}, err
 	}
 	table, err := netlink.MarshalAttributes([]netlink.Attribute{
-		{Type: unix.NFTA_RULE_TABLE, Data: []byte(wireguard.FirewallTable + "\x00")},
+		{Type: unix.NFTA_RULE_TABLE, Data: []byte(name + "\x00")},
 	})
 	if err != nil {
 		return fingerprint{}, fmt.Errorf("cannot encode nftables request: %w", err)

@@ -70,7 +70,7 @@ const (
 // connection are judged again each time, so that access that is taken back
 // ends at once.
 func Render(c *config.Config, n Network) Ruleset {
-	r := Ruleset{sets: sets(c)}
+	r := Ruleset{table: wireguard.FirewallTable, sets: sets(c)}
 	base := func(name string, hook *nftables.ChainHook, kind nftables.ChainType, priority int, rules ...rule) {
 		r.chains = append(r.chains, chain{name: name, hook: hook, kind: kind, priority: priority, rules: rules})
 	}

@@ -1,6 +1,7 @@
-// Package firewall keeps one nftables table that decides where peers' traffic
-// may go. Render computes the table from the configuration, Firewall.Ensure
-// puts it in place in one transaction. Tables and chains of others are never
+// Package firewall keeps one nftables table: on a gateway the one that decides
+// where peers' traffic may go, in a pod that joins one the one that lets
+// nothing out but through the tunnel. Render and RenderLockdown compute them,
+// Firewall.Ensure puts one in place in one transaction. Tables and chains of others are never
 // read or written, and their rules keep deciding too: in nftables a packet has
 // to be accepted by every table.
 package firewall
@@ -12,8 +13,10 @@ import (
 
 // Ruleset is the whole content of the table.
 type Ruleset struct {
-	sets   []set
-	chains []chain
+	table    string
+	counters []string // named ones, which rules refer to
+	sets     []set
+	chains   []chain
 }
 
 // set is a named set of addresses of one family, or, where its intervals name
@@ -28,13 +31,15 @@ type set struct {
 // acceptChain stands for the verdict accept in a map of verdicts.
 const acceptChain = ""
 
-// chain is a list of rules. With a hook it is a base chain. A chain whose name
+// chain is a list of rules. With a hook it is a base chain, which drops or
+// accepts what no rule decides. A chain whose name
 // is made from its rules is never changed, only added and removed.
 type chain struct {
 	name     string
 	hook     *nftables.ChainHook
 	kind     nftables.ChainType
 	priority int
+	drops    bool
 	hashed   bool
 	rules    []rule
 }

@@ -31,6 +31,10 @@ type Rule struct {
 	// Destination is a network. The zero value is any, of the family.
 	Destination netip.Prefix
 	IPv6        bool
+	// Mark is the mark that packets have, or, with Unmarked, do not have. 0 is
+	// any.
+	Mark     uint32
+	Unmarked bool
 	// Table is the routing table. 0 answers that the destination is
 	// unreachable.
 	Table int
@@ -112,6 +116,7 @@ func (r Rule) netlink() *netlink.Rule {
 	if r.Destination.IsValid() {
 		out.Dst = ipNet(r.Destination)
 	}
+	out.Mark, out.Invert = r.Mark, r.Unmarked
 	if r.Table == 0 {
 		out.Type = unix.RTN_UNREACHABLE
 	}
@@ -121,7 +126,8 @@ func (r Rule) netlink() *netlink.Rule {
 // is compares with a rule of the kernel. The library does not read back what a
 // rule does where it names no table, and of ours those are the unreachable ones.
 func (r Rule) is(k netlink.Rule) bool {
-	return k.Priority == r.Preference && k.IifName == r.Device && prefixOf(k.Dst) == r.Destination && k.Table == r.Table
+	return k.Priority == r.Preference && k.IifName == r.Device && prefixOf(k.Dst) == r.Destination && k.Table == r.Table &&
+		k.Mark == r.Mark && k.Invert == r.Unmarked
 }
 
 // RemoveStaleRule deletes the rule that a killed gluetun leaves behind, and on
