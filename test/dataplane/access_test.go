@@ -39,6 +39,7 @@ func destinations() []string {
 }
 
 func TestAccess(t *testing.T) {
+	t.Parallel()
 	const tcp4, tcp6, udp4, udp6 = "tcp " + server4, "tcp " + server6, "udp " + server4, "udp " + server6
 	cases := map[string]struct {
 		reason string
@@ -112,6 +113,7 @@ func TestAccess(t *testing.T) {
 }
 
 func TestPeerToPeer(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	one, two := w.client(1), w.client(2)
 	one.echo(443)

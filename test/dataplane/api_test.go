@@ -162,6 +162,7 @@ func (h *host) uapi(device string) (string, error) {
 // The report says what is so, is written when something changes, comes back
 // when it is lost, and is not touched otherwise.
 func TestReport(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	k := w.newCluster()
 	good := configWith(testPeer(1, testKey("client", 1)))
@@ -218,6 +219,7 @@ func TestReport(t *testing.T) {
 // as soon as it is back. The file lags behind, and must not undo what the API
 // has said.
 func TestAPIOutage(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	k := w.newCluster()
 	versions := make([]wireguard.GatewayConfig, 4)

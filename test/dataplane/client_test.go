@@ -9,6 +9,7 @@ import (
 
 // Every configuration that clients get works with wg-quick(8) as it is.
 func TestClientConfigs(t *testing.T) {
+	t.Parallel()
 	psk := testKey("psk", 1)
 	const tcp4, udp6 = "tcp " + server4 + " 443", "udp " + server6 + " 443"
 	cases := map[string]struct {
@@ -78,6 +79,7 @@ func TestClientConfigs(t *testing.T) {
 // The gateway dials a peer that has an endpoint in its configuration, by
 // address and by name, and follows it when it moves.
 func TestEndpoint(t *testing.T) {
+	t.Parallel()
 	for name, endpoint := range map[string]string{"Address": "192.0.2.6:51000", "Name": "localhost:51000"} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)

@@ -133,6 +133,7 @@ func TestUnknownFields(t *testing.T) {
 
 // A peer expires at its time, with no new configuration.
 func TestExpiry(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.server.echo(443)
 	c, other := w.client(1), w.client(2)

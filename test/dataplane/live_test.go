@@ -147,6 +147,7 @@ func TestPoolChange(t *testing.T) {
 
 // A network behind a peer is reached by other peers, and reaches them.
 func TestSiteToSite(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	site, c := w.client(1), w.client(2)
 	site.run("ip link add lan type veth peer name lan-peer")

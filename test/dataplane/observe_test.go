@@ -54,6 +54,7 @@ func TestMetrics(t *testing.T) {
 
 // When nothing happens the agent does next to nothing, and says nothing.
 func TestQuiet(t *testing.T) {
+	t.Parallel()
 	const idle = 12 * time.Second // past the check of the firewall
 	w := newWorld(t)
 	a := w.startAgent(configWith(manyPeers(50)...))

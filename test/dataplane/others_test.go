@@ -12,6 +12,7 @@ import (
 // What others have in the pod's network stays as it is, byte for byte, after
 // 100 syncs and after the removal of all that is ours.
 func TestOthersRules(t *testing.T) {
+	t.Parallel()
 	const syncs = 100
 	w := newWorld(t)
 	g := w.gateway
@@ -81,6 +82,7 @@ func TestOthersRules(t *testing.T) {
 
 // The agent notices when others take its rules or its peers away.
 func TestDrift(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.server.echo(443)
 	c := w.client(1)

@@ -88,6 +88,7 @@ func (r *rendered) config() wireguard.GatewayConfig {
 // its Secret, and what the gateway's owner lets it reach, whatever it asks for.
 // When the owner takes its consent back, it reaches nothing any more.
 func TestWireguardPeer(t *testing.T) {
+	t.Parallel()
 	r := &rendered{
 		t: t,
 		gateway: manifest(t, `
