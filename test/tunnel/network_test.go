@@ -2,6 +2,7 @@ package tunnel
 
 import (
 	"bytes"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -9,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -43,10 +45,15 @@ func build(t *testing.T) string {
 	return programs.folder
 }
 
+// atOnce is how many tests run at once: they wait far more than they compute.
+const atOnce = 4
+
 func TestMain(m *testing.M) {
 	if os.Getenv(proxySettings) != "" {
 		proxyMain()
 	}
+	flag.Parse()
+	_ = flag.Set("test.parallel", strconv.Itoa(atOnce))
 	code := m.Run()
 	if programs.folder != "" {
 		_ = os.RemoveAll(programs.folder)
@@ -77,14 +84,14 @@ type host struct {
 	env    []string
 }
 
-var hosts int
+// numbers make names of namespaces and interfaces unique.
+var numbers atomic.Int64
 
 // newHost makes a namespace that is removed after the test, with what runs in
 // it.
 func newHost(t *testing.T, name string) *host {
 	t.Helper()
-	hosts++
-	h := &host{name: fmt.Sprintf("tunnel%d-%d-%s", os.Getpid(), hosts, name), folder: t.TempDir()}
+	h := &host{name: fmt.Sprintf("tunnel%d-%d-%s", os.Getpid(), numbers.Add(1), name), folder: t.TempDir()}
 	run(t, "ip", "netns", "add", h.name)
 	t.Cleanup(func() {
 		pids, _ := exec.Command("ip", "netns", "pids", h.name).Output()

@@ -138,7 +138,7 @@ func newTopology(t *testing.T, change func(*topology)) *topology {
 	}
 	// The sockets of wireguard-go are named by interface, in one folder for all
 	// namespaces, so the name has to be unique; wg-quick takes it from the file.
-	n.iface = fmt.Sprintf("tl%d-%d", os.Getpid(), hosts)
+	n.iface = fmt.Sprintf("tl%d-%d", os.Getpid(), numbers.Add(1))
 	if change != nil {
 		change(n)
 	}
@@ -156,7 +156,7 @@ func newTopology(t *testing.T, change func(*topology)) *topology {
 // container has.
 func (n *topology) startPod(t *testing.T) {
 	t.Helper()
-	device := fmt.Sprintf("tg%d-%d", os.Getpid(), hosts)
+	device := fmt.Sprintf("tg%d-%d", os.Getpid(), numbers.Add(1))
 	n.pod.start(t, filepath.Join(n.programs, "wireguard-go"), "-f", device)
 	eventually(t, "the gateway has a device", func() bool {
 		_, err := n.pod.try("wg", "show", device)
@@ -260,6 +260,7 @@ func (n *topology) pid(t *testing.T) int {
 // TestTunnel connects a laptop that sends everything through the tunnel, and
 // disconnects it again.
 func TestTunnel(t *testing.T) {
+	t.Parallel()
 	n := newTopology(t, nil)
 	before := n.laptop.run(t, "ip", "rule") + n.laptop.run(t, "ip", "route") + n.laptop.run(t, "nft", "list", "ruleset")
 	n.up(t)
@@ -363,6 +364,7 @@ func wrongPrefix(t *testing.T, n *topology) {
 // TestStrictReversePath has a laptop whose kernel drops what should have come
 // in elsewhere, as some distributions set it.
 func TestStrictReversePath(t *testing.T) {
+	t.Parallel()
 	n := newTopology(t, func(n *topology) {
 		n.laptop.sysctl(t, "net.ipv4.conf.all.rp_filter=1", "net.ipv4.conf.default.rp_filter=1", "net.ipv4.conf.eth0.rp_filter=1")
 	})
@@ -384,6 +386,7 @@ func TestStrictReversePath(t *testing.T) {
 
 // TestWithoutNftables has a laptop with iptables alone.
 func TestWithoutNftables(t *testing.T) {
+	t.Parallel()
 	n := newTopology(t, func(n *topology) {
 		n.laptop.sysctl(t, "net.ipv4.conf.all.rp_filter=1", "net.ipv4.conf.eth0.rp_filter=1")
 	})
@@ -425,6 +428,7 @@ func TestWithoutNftables(t *testing.T) {
 // it is with a DNS line: without the tunnel it knows no names, and it needs one
 // to get the tunnel back.
 func TestNameBehindTunnel(t *testing.T) {
+	t.Parallel()
 	n := newTopology(t, nil)
 	n.up(t)
 	if !n.reaches(site, 30) {
@@ -476,6 +480,7 @@ func TestOtherProcessSurvives(t *testing.T) {
 // TestLeftover has a wstunnel that an earlier attempt left behind: wg-quick
 // does not clean up what PreUp did when it fails later.
 func TestLeftover(t *testing.T) {
+	t.Parallel()
 	n := newTopology(t, nil)
 	n.rendered.conf = strings.Replace(n.rendered.conf, "MTU = 1360", "MTU = 1", 1)
 	if err := os.WriteFile(n.conf, []byte(n.rendered.conf), 0o600); err != nil {
@@ -518,6 +523,7 @@ func TestNotInstalled(t *testing.T) {
 // TestControls takes away what the tunnel depends on, one by one: without it
 // nothing must get through, or the tests above would prove nothing.
 func TestControls(t *testing.T) {
+	t.Parallel()
 	for name, tc := range map[string]struct {
 		why    string
 		change func(t *testing.T, n *topology)
@@ -549,6 +555,7 @@ func TestControls(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			n := newTopology(t, func(n *topology) { tc.change(t, n) })
 			n.up(t)
 			n.server.stop()
@@ -559,6 +566,7 @@ func TestControls(t *testing.T) {
 		})
 	}
 	t.Run("NoTimeouts", func(t *testing.T) {
+		t.Parallel()
 		n := newTopology(t, func(n *topology) { n.route.Spec.Rules[0].Timeouts = nil })
 		n.up(t)
 		eventually(t, "the proxy cuts what lasts too long", func() bool {
