@@ -18,6 +18,10 @@ const (
 	// datagrams stay out of their tables too.
 	FirewallMark = 51820
 
+	// TunnelMark marks, within a pod that joins a gateway, what came in by the
+	// tunnel and its answers. FirewallMark marks what came in beside it.
+	TunnelMark = FirewallMark + 1
+
 	// FirewallTable is the nftables table, of family inet, that the gateway's
 	// agent owns. It touches no other.
 	FirewallTable = "wireguard_gateway"
