@@ -52,7 +52,8 @@ func newAuthority() (*authority, error) {
 	return &authority{key: key, cert: cert, pem: encodePEM("CERTIFICATE", der)}, nil
 }
 
-// issue makes a certificate for both ends of a connection on loopback.
+// issue makes a certificate for both ends of a connection on loopback, or by the
+// Service of the API server.
 func (a *authority) issue(name string, hosts ...string) (pair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -70,7 +71,7 @@ func (a *authority) issue(name string, hosts ...string) (pair, error) {
 		KeyUsage:     x509.KeyUsageDigitalSignature,
 		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 		DNSNames:     append([]string{"localhost"}, hosts...),
-		IPAddresses:  []net.IP{net.IPv4(127, 0, 0, 1)},
+		IPAddresses:  []net.IP{net.IPv4(127, 0, 0, 1), net.ParseIP(ServiceAPIServer)},
 	}, a.cert, key.Public(), a.key)
 	if err != nil {
 		return pair{}, err

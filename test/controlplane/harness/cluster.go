@@ -45,6 +45,8 @@ type Options struct {
 	Flavour Flavour
 	// Core are further flags of Crossplane.
 	Core []string
+	// Bare is a Kubernetes without Crossplane, and without controllers.
+	Bare bool
 }
 
 // Cluster is a control plane that runs.
@@ -79,6 +81,9 @@ const (
 	addressCoreMetrics = "127.0.0.1:8082"
 	addressCoreHealth  = "127.0.0.1:8081"
 	addressEtcd        = "http://127.0.0.1:2379"
+
+	// ServiceAPIServer is the address of the Service of the API server.
+	ServiceAPIServer = "10.96.0.1"
 )
 
 // startTimeout bounds the start of one component, on a machine that is busy.
@@ -135,7 +140,7 @@ func Run(o Options) (*Cluster, error) {
 	if c.network, err = newNetwork(); err != nil {
 		return c, err
 	}
-	for _, step := range []struct {
+	steps := []struct {
 		name string
 		run  func(context.Context) error
 	}{
@@ -146,7 +151,11 @@ func Run(o Options) (*Cluster, error) {
 		{"start Crossplane", c.startCrossplane},
 		{"install the function", c.installFunction},
 		{"install the API", c.installAPI},
-	} {
+	}
+	if o.Bare {
+		steps = steps[:2]
+	}
+	for _, step := range steps {
 		ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 		err := step.run(ctx)
 		cancel()
@@ -292,6 +301,9 @@ func (c *Cluster) startKubernetes(ctx context.Context) error {
 	var err error
 	if c.Client, err = client.New(c.Config, client.Options{Scheme: scheme.Scheme}); err != nil {
 		return err
+	}
+	if c.options.Bare {
+		return nil
 	}
 	if _, err := c.start("kube-controller-manager", nil, filepath.Join(c.bin, "kube-controller-manager"),
 		"--kubeconfig", c.Kubeconfig, "--bind-address", host, "--leader-elect=false",
