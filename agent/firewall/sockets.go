@@ -1,6 +1,7 @@
 package firewall
 
 import (
+	"encoding/binary"
 	"fmt"
 
 	"github.com/google/nftables"
@@ -68,6 +69,39 @@ func (s *sockets) request(kind uint16, flags netlink.HeaderFlags, attributes []b
 		s.queries = nil
 	}
 	return messages, err
+}
+
+// count reads a named counter.
+func (s *sockets) count(table, name string) (uint64, error) {
+	b, err := netlink.MarshalAttributes([]netlink.Attribute{
+		{Type: unix.NFTA_OBJ_TABLE, Data: []byte(table + "\x00")},
+		{Type: unix.NFTA_OBJ_NAME, Data: []byte(name + "\x00")},
+		{Type: unix.NFTA_OBJ_TYPE, Data: binary.BigEndian.AppendUint32(nil, unix.NFT_OBJECT_COUNTER)},
+	})
+	if err != nil {
+		return 0, fmt.Errorf("cannot encode nftables request: %w", err)
+	}
+	messages, err := s.request(unix.NFT_MSG_GETOBJ, netlink.Request, b)
+	if err != nil {
+		return 0, fmt.Errorf("cannot read nftables counter %s: %w", name, err)
+	}
+	if len(messages) != 1 {
+		return 0, fmt.Errorf("cannot read nftables counter %s: got %d answers", name, len(messages))
+	}
+	data, err := attribute(messages[0], unix.NFTA_OBJ_DATA)
+	if err != nil {
+		return 0, err
+	}
+	inner, err := netlink.UnmarshalAttributes(data)
+	if err != nil {
+		return 0, fmt.Errorf("cannot read nftables counter %s: %w", name, err)
+	}
+	for _, a := range inner {
+		if a.Type == unix.NFTA_COUNTER_PACKETS && len(a.Data) == 8 {
+			return binary.BigEndian.Uint64(a.Data), nil
+		}
+	}
+	return 0, fmt.Errorf("cannot read nftables counter %s: it has no packets", name)
 }
 
 func (s *sockets) close() {

@@ -14,6 +14,8 @@ import (
 
 type cli struct {
 	Gateway gatewayCommand `cmd:"" help:"Keep the gateway's device, routes, forwarding and firewall at what its configuration says."`
+	Client  clientCommand  `cmd:"" help:"Keep a pod in the tunnel to its gateway, and everything else from leaving it."`
+	Probe   probeCommand   `cmd:"" help:"Ask the client of this pod whether it is ready, and exit with status 1 if not."`
 	Sysctl  sysctlCommand  `cmd:"" help:"Set kernel parameters of this network namespace and exit."`
 	Remove  removeCommand  `cmd:"" help:"Remove the firewall, rules and kernel device that a gateway left behind."`
 }

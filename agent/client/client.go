@@ -1,0 +1,86 @@
+// Package client is the sidecar that joins a pod to its gateway. It locks the
+// pod down before anything else, brings up the tunnel, and keeps both as they
+// have to be. What it leaves behind when it ends is the lockdown.
+package client
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+
+	"golang.zx2c4.com/wireguard/wgctrl"
+
+	"github.com/wireguardgateway/function-wireguard-gateway/agent/device"
+	"github.com/wireguardgateway/function-wireguard-gateway/agent/firewall"
+	"github.com/wireguardgateway/function-wireguard-gateway/agent/route"
+	"github.com/wireguardgateway/function-wireguard-gateway/agent/source"
+	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
+)
+
+// resolvConf is written by the kubelet, the same for every container.
+const resolvConf = "/etc/resolv.conf"
+
+// Options say what the sidecar is told.
+type Options struct {
+	// EnrolmentFile is where enrolment.json is mounted.
+	EnrolmentFile string
+	// Listen is the TCP address for probes and metrics.
+	Listen string
+	// Environment returns a variable, or the empty string.
+	Environment func(name string) string
+}
+
+// Run keeps the pod in its tunnel until the context ends. It returns an error
+// only where it cannot start. The lockdown is in place then too, unless the
+// error is of the lockdown itself.
+func Run(ctx context.Context, o Options, log *slog.Logger) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+
+	c := &client{log: log, health: newHealth()}
+	defer c.firewall.Close()
+	// Whatever goes wrong from here on, nothing leaves. One that an earlier
+	// sidecar has left is replaced without a gap.
+	if b, err := os.ReadFile(o.EnrolmentFile); err == nil {
+		if e, err := parseEnrolment(b); err == nil {
+			c.enrolment = e
+		}
+	}
+	if err := c.lock(); err != nil {
+		return err
+	}
+	pod, err := readPod(o.Environment)
+	if err != nil {
+		return err
+	}
+	c.pod = pod
+	log.Info("locked down", "pod", pod.uid, "addresses", pod.addresses, "node", pod.node)
+
+	c.device, err = device.Open(wireguard.ClientDevice, "", log)
+	if err != nil {
+		return err
+	}
+	defer c.device.Close()
+	c.wireguard, err = wgctrl.New()
+	if err != nil {
+		return fmt.Errorf("cannot talk to WireGuard: %w", err)
+	}
+	defer func() { _ = c.wireguard.Close() }()
+	server, err := serve(ctx, o.Listen, c.health, log)
+	if err != nil {
+		return err
+	}
+	defer server.stop(context.WithoutCancel(ctx))
+	network, err := route.Watch(ctx)
+	if err != nil {
+		return err
+	}
+	tables, err := firewall.Watch(ctx)
+	if err != nil {
+		return err
+	}
+	updates := source.Watch(ctx, source.Options{File: o.EnrolmentFile}, log)
+	c.run(ctx, updates, network, tables)
+	return nil
+}

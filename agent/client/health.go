@@ -1,0 +1,156 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+const (
+	// stuck is after how long without a turn the loop counts as hanging.
+	stuck = time.Minute
+
+	serverTimeout = 10 * time.Second
+	stopTimeout   = time.Second
+)
+
+// health is what the probes see. It is safe for concurrent use.
+type health struct {
+	mu       sync.Mutex
+	beat     time.Time
+	started  bool // the tunnel was up once
+	reasons  []string
+	warnings []string
+	dropped  total
+	renewals int
+	traffic  traffic
+}
+
+func newHealth() *health {
+	return &health{beat: time.Now(), reasons: []string{"the sidecar has just started"}}
+}
+
+func (h *health) alive(now time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.beat = now
+}
+
+func (h *health) set(reasons, warnings []string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.reasons, h.warnings = reasons, warnings
+	h.started = h.started || len(reasons) == 0
+}
+
+// healthz fails only where a restart helps.
+func (h *health) healthz(w http.ResponseWriter, _ *http.Request) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if idle := time.Since(h.beat); idle > stuck {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		_, _ = fmt.Fprintf(w, "the sidecar has been hanging for %s\n", idle.Round(time.Second))
+		return
+	}
+	_, _ = fmt.Fprintln(w, "ok")
+}
+
+// startupz answers the startup probe: the pod's containers may start once the
+// tunnel was up.
+func (h *health) startupz(w http.ResponseWriter, _ *http.Request) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.answer(w, h.started)
+}
+
+// readyz answers the readiness probe.
+func (h *health) readyz(w http.ResponseWriter, _ *http.Request) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.answer(w, len(h.reasons) == 0)
+}
+
+func (h *health) answer(w http.ResponseWriter, ok bool) {
+	if ok {
+		_, _ = fmt.Fprintln(w, "ok")
+	} else {
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}
+	for _, list := range [][]string{h.reasons, h.warnings} {
+		for _, r := range list {
+			_, _ = fmt.Fprintln(w, r)
+		}
+	}
+}
+
+// tell passes on what is known now.
+func (c *client) tell() {
+	var reasons, warnings []string
+	now := time.Now()
+	switch {
+	case c.enrolment == nil && c.rejected != "":
+		reasons = append(reasons, "no enrolment could be used yet: "+c.rejected)
+	case c.enrolment == nil:
+		reasons = append(reasons, "no enrolment has been read yet")
+	case c.failure != "":
+		reasons = append(reasons, c.failure)
+	case c.tunnel.up:
+	case len(c.addresses) == 0 && c.unresolved != "":
+		reasons = append(reasons, c.unresolved)
+	case len(c.addresses) == 0:
+		reasons = append(reasons, fmt.Sprintf("the gateway's name %s is being looked up", c.enrolment.host))
+	case c.tunnel.last.handshake.IsZero():
+		reasons = append(reasons, fmt.Sprintf("the gateway %s has not answered a handshake at %s yet", c.enrolment.Gateway, c.enrolment.Endpoint))
+	default:
+		reasons = append(reasons, fmt.Sprintf("the gateway %s has answered a handshake, but nothing comes back through the tunnel", c.enrolment.Gateway))
+	}
+	if len(reasons) > 0 && !c.tunnel.replied.IsZero() {
+		reasons = append(reasons, fmt.Sprintf("the last packet came through the tunnel %s ago", now.Sub(c.tunnel.replied).Round(time.Second)))
+	}
+	if c.enrolment != nil && c.rejected != "" {
+		warnings = append(warnings, "the last good enrolment is in force: "+c.rejected)
+	}
+	c.health.set(reasons, warnings)
+}
+
+// server serves health and metrics.
+type server struct {
+	http *http.Server
+}
+
+func serve(ctx context.Context, address string, h *health, log *slog.Logger) (*server, error) {
+	registry := prometheus.NewRegistry()
+	if err := registry.Register(h); err != nil {
+		return nil, fmt.Errorf("cannot register metrics: %w", err)
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", h.healthz)
+	mux.HandleFunc("GET /startupz", h.startupz)
+	mux.HandleFunc("GET /readyz", h.readyz)
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("cannot listen for probes: %w", err)
+	}
+	s := &server{http: &http.Server{Handler: mux, ReadHeaderTimeout: serverTimeout, ReadTimeout: serverTimeout, WriteTimeout: serverTimeout}}
+	go func() {
+		if err := s.http.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			log.Error("cannot serve probes", "error", err)
+		}
+	}()
+	return s, nil
+}
+
+func (s *server) stop(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
+	defer cancel()
+	_ = s.http.Shutdown(ctx)
+}

@@ -1,0 +1,90 @@
+package client
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"time"
+
+	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
+
+	"github.com/wireguardgateway/function-wireguard-gateway/agent/config"
+	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
+)
+
+// deviceConfig is what the device itself needs to know.
+func (c *client) deviceConfig() *config.Config {
+	return &config.Config{GatewayConfig: wireguard.GatewayConfig{
+		PrivateKey:     wireguard.PodKey(c.enrolment.ClassKey, c.pod.uid),
+		ListenPort:     wireguard.ClientPort,
+		Implementation: c.enrolment.Implementation,
+	}}
+}
+
+// renew makes the gateway the device's only peer, as a new one: whatever
+// session there was is gone, and a handshake starts at once, with the Service's
+// address, wherever the gateway was seen last.
+func (c *client) renew(now time.Time) error {
+	address := c.addresses[c.tunnel.attempts%len(c.addresses)]
+	key, keepalive := c.enrolment.GatewayPublicKey.Key, c.enrolment.keepalive()
+	err := c.wireguard.ConfigureDevice(wireguard.ClientDevice, wgtypes.Config{ReplacePeers: true, Peers: []wgtypes.PeerConfig{{
+		PublicKey:                   key,
+		Endpoint:                    net.UDPAddrFromAddrPort(netip.AddrPortFrom(address, c.enrolment.port)),
+		PersistentKeepaliveInterval: &keepalive,
+		ReplaceAllowedIPs:           true,
+		AllowedIPs:                  ipNets(c.pod.all()),
+	}}})
+	if err != nil {
+		return fmt.Errorf("cannot set the gateway as peer: %w", err)
+	}
+	c.health.renewed()
+	c.tunnel.renewed(now)
+	return nil
+}
+
+// isPeer tells whether the device has the gateway as its only peer, as renew
+// makes it. Its endpoint may be another by now.
+func (c *client) isPeer(d *wgtypes.Device) bool {
+	if len(d.Peers) != 1 {
+		return false
+	}
+	p := d.Peers[0]
+	return p.PublicKey == c.enrolment.GatewayPublicKey.Key && p.PersistentKeepaliveInterval == c.enrolment.keepalive() &&
+		p.PresharedKey == wgtypes.Key{} && sameNets(p.AllowedIPs, c.pod.all())
+}
+
+// isDevice tells whether the device is as it was configured.
+func (c *client) isDevice(d *wgtypes.Device) bool {
+	want := c.deviceConfig()
+	return d.PrivateKey == want.PrivateKey.Key && d.ListenPort == want.ListenPort && d.FirewallMark == wireguard.FirewallMark
+}
+
+// configure repeats what the device was configured to be.
+func (c *client) configure() error {
+	want := c.deviceConfig()
+	port, mark := want.ListenPort, wireguard.FirewallMark
+	err := c.wireguard.ConfigureDevice(wireguard.ClientDevice, wgtypes.Config{PrivateKey: &want.PrivateKey.Key, ListenPort: &port, FirewallMark: &mark})
+	if err != nil {
+		return fmt.Errorf("cannot configure device %s: %w", wireguard.ClientDevice, err)
+	}
+	return nil
+}
+
+func ipNets(prefixes []netip.Prefix) []net.IPNet {
+	var out []net.IPNet
+	for _, p := range prefixes {
+		out = append(out, net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())})
+	}
+	return out
+}
+
+func sameNets(have []net.IPNet, want []netip.Prefix) bool {
+	return len(have) == len(want) && !slices.ContainsFunc(want, func(p netip.Prefix) bool {
+		return !slices.ContainsFunc(have, func(n net.IPNet) bool {
+			a, ok := netip.AddrFromSlice(n.IP)
+			ones, _ := n.Mask.Size()
+			return ok && a.Is4() == p.Addr().Is4() && netip.PrefixFrom(a, ones) == p
+		})
+	})
+}

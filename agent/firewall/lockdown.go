@@ -1,0 +1,175 @@
+package firewall
+
+import (
+	"net/netip"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/binaryutil"
+	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
+
+	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
+)
+
+// Lockdown is what may leave a pod outside its tunnel. The zero value is
+// nothing.
+type Lockdown struct {
+	// GatewayPort is the UDP port that the device sends to. 0 is none.
+	GatewayPort uint16
+	// Nameservers are those that the sidecar asks for the gateway's address.
+	Nameservers []netip.Addr
+	// Bypass are the networks that the pod reaches directly.
+	Bypass []netip.Prefix
+}
+
+// DroppedCounter counts what the lockdown keeps from leaving.
+const DroppedCounter = "dropped"
+
+const (
+	// priorityMangle is ahead of every filter, and makes the kernel look for
+	// the route again where a mark has changed.
+	priorityMangle = -150 // NF_IP_PRI_MANGLE
+	priorityWall   = 0    // NF_IP_PRI_FILTER
+
+	dns = 53
+)
+
+// linkLocal are the destinations that no router passes on: what the kernel
+// sends there by itself is not worth an error.
+var linkLocal = []netip.Prefix{netip.MustParsePrefix("fe80::/10"), netip.MustParsePrefix("ff00::/8")}
+
+// neighbours are the types of ICMPv6 without which a host cannot talk to the
+// next hop: MLD, router and neighbour solicitation, neighbour advertisement,
+// MLDv2.
+var neighbours = []byte{131, 133, 135, 136, 143}
+
+// RenderLockdown returns the table of a pod whose traffic has to stay in its
+// tunnel. It names no interface but ours and lo: whatever else the pod has, or
+// gets, is outside.
+//
+// What comes in from outside is answered there, and what comes in by the tunnel
+// through it: the connection keeps a mark that says which. The wall stands in
+// postrouting. In the output hook a packet whose mark has changed its route
+// still has the interface that it would have left by before.
+func RenderLockdown(l Lockdown) Ruleset {
+	inside := uint32(wireguard.TunnelMark)
+	outside := uint32(wireguard.FirewallMark)
+	chains := []chain{
+		{
+			name: "prerouting", hook: nftables.ChainHookPrerouting, kind: nftables.ChainTypeFilter, priority: priorityMangle,
+			rules: []rule{
+				match(iif("lo"), accept()),
+				match(fromTunnel(), ctOriginal(), setCtMark(inside)),
+				match(fromTunnel(), setMark(inside), accept()),
+				match(ctOriginal(), setCtMark(outside)),
+				match(setMark(outside)),
+			},
+		},
+		{
+			name: "reroute", hook: nftables.ChainHookOutput, kind: nftables.ChainTypeRoute, priority: priorityMangle,
+			rules: []rule{
+				match(ctReply(), ctMark(outside), setMark(outside)),
+				match(ctReply(), ctMark(inside), setMark(inside)),
+			},
+		},
+		{
+			name: "output", hook: nftables.ChainHookOutput, kind: nftables.ChainTypeFilter, priority: priorityWall,
+			rules: fastErrors(l),
+		},
+		{
+			name: "postrouting", hook: nftables.ChainHookPostrouting, kind: nftables.ChainTypeFilter, priority: priorityWall, drops: true,
+			rules: wall(l, outside),
+		},
+		{
+			name: "forward", hook: nftables.ChainHookForward, kind: nftables.ChainTypeFilter, priority: priorityWall, drops: true,
+			rules: []rule{match(counted(drop()))},
+		},
+	}
+	return Ruleset{table: wireguard.LockdownTable, counters: []string{DroppedCounter}, chains: chains}
+}
+
+// wall is what may leave. Everything else does not.
+func wall(l Lockdown, outside uint32) []rule {
+	rules := []rule{
+		match(oif("lo"), accept()),
+		match(toTunnel(), accept()),
+	}
+	if l.GatewayPort != 0 {
+		// The mark alone can be set by any process with CAP_NET_RAW. The port
+		// is taken by the device.
+		rules = append(rules, match(mark(outside), l4proto(unix.IPPROTO_UDP), sport(wireguard.ClientPort),
+			dport(expr.CmpOpEq, wireguard.PortRange{First: l.GatewayPort, Last: l.GatewayPort}), accept()))
+	}
+	for _, a := range l.Nameservers {
+		for _, proto := range []byte{unix.IPPROTO_UDP, unix.IPPROTO_TCP} {
+			rules = append(rules, match(mark(outside), daddr(netip.PrefixFrom(a, a.BitLen())), l4proto(proto),
+				dport(expr.CmpOpEq, wireguard.PortRange{First: dns, Last: dns}), accept()))
+		}
+	}
+	rules = append(rules, match(ctReply(), ctMark(outside), accept()))
+	for _, t := range neighbours {
+		rules = append(rules, match(icmpv6(t), accept()))
+	}
+	// An answer to what came in by the tunnel, also where its destination is
+	// one that the pod reaches directly.
+	rules = append(rules, match(ctReply(), counted(drop())))
+	for _, p := range l.Bypass {
+		rules = append(rules, match(daddr(p), accept()))
+	}
+	return append(rules, match(counted(drop())))
+}
+
+// fastErrors tell a process at once that what it sends cannot leave, where the
+// wall would let it wait. That is so while there is no tunnel.
+func fastErrors(l Lockdown) []rule {
+	rules := []rule{
+		match(oif("lo"), accept()),
+		match(toTunnel(), accept()),
+		match(marked(), accept()),
+		match(family(false), l4proto(unix.IPPROTO_ICMPV6), accept()),
+	}
+	for _, p := range append(linkLocal[:len(linkLocal):len(linkLocal)], l.Bypass...) {
+		rules = append(rules, match(daddr(p), accept()))
+	}
+	return append(rules, match(counted(reject())))
+}
+
+// fromTunnel and toTunnel match the device by its name and by its type, which
+// no interface of a network has.
+func fromTunnel() []expr.Any {
+	return append(iif(wireguard.ClientDevice), meta(expr.MetaKeyIIFTYPE, binaryutil.NativeEndian.PutUint16(unix.ARPHRD_NONE))...)
+}
+
+func toTunnel() []expr.Any {
+	return append(oif(wireguard.ClientDevice), meta(expr.MetaKeyOIFTYPE, binaryutil.NativeEndian.PutUint16(unix.ARPHRD_NONE))...)
+}
+
+// sport matches TCP's or UDP's source port, after l4proto.
+func sport(port uint16) []expr.Any {
+	return []expr.Any{
+		&expr.Payload{DestRegister: register, Base: expr.PayloadBaseTransportHeader, Offset: 0, Len: 2},
+		compare(expr.CmpOpEq, binaryutil.BigEndian.PutUint16(port)),
+	}
+}
+
+func icmpv6(kind byte) []expr.Any {
+	return append(match(family(false), l4proto(unix.IPPROTO_ICMPV6)),
+		&expr.Payload{DestRegister: register, Base: expr.PayloadBaseTransportHeader, Offset: 0, Len: 1},
+		compare(expr.CmpOpEq, []byte{kind}))
+}
+
+// marked matches packets with any mark.
+func marked() []expr.Any {
+	return []expr.Any{&expr.Meta{Key: expr.MetaKeyMARK, Register: register}, compare(expr.CmpOpNeq, make([]byte, 4))}
+}
+
+// counted makes a verdict count in DroppedCounter, and not by itself.
+func counted(verdict []expr.Any) []expr.Any {
+	return append([]expr.Any{&expr.Objref{Type: unix.NFT_OBJECT_COUNTER, Name: DroppedCounter}}, verdict[1:]...)
+}
+
+// Count returns how many packets a counter of the table has seen. It starts
+// anew when the table is written.
+func (f *Firewall) Count(name string) (uint64, error) {
+	return f.sockets.count(f.applied.table, name)
+}

@@ -1,0 +1,192 @@
+package client
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
+)
+
+// sidecar is a running sidecar.
+type sidecar struct {
+	*process
+	h *host
+}
+
+// enrol gives the sidecar its enrolment, now or as a new version.
+func (w *world) enrol(e wireguard.Enrolment) {
+	w.t.Helper()
+	b, err := e.Encode()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.app.write("enrolment/enrolment.json", string(b))
+}
+
+// container wraps a command as the sidecar's container is: CAP_NET_ADMIN and no
+// other, no new privileges, the root and /proc/sys read-only.
+const container = `
+	mount --bind /proc/sys /proc/sys
+	mount -o remount,ro,bind /proc/sys
+	mount --bind /run/wireguard /run/wireguard
+	for m in / /run; do mount -o remount,ro,bind $m; done
+	exec setpriv --bounding-set=-all,+net_admin --inh-caps=-all --no-new-privs "$@"`
+
+// startSidecar starts the sidecar as the kubelet would.
+func (w *world) startSidecar() *sidecar {
+	w.t.Helper()
+	return w.startSidecarWith("POD_UID="+w.uid, "POD_IPS="+app4+","+app6, "NODE_NAME=node-1")
+}
+
+func (w *world) startSidecarWith(environment ...string) *sidecar {
+	w.t.Helper()
+	args := slices.Concat([]string{"unshare", "--mount", "--propagation", "private", "sh", "-ec", container, "container", "env"},
+		environment, []string{agentBinary, "client", "--enrolment=/run/enrolment/enrolment.json"})
+	return &sidecar{process: w.app.start(args...), h: w.app}
+}
+
+// probe asks as the kubelet does.
+func (s *sidecar) probe(args ...string) (string, error) {
+	return s.h.try(append([]string{agentBinary, "probe"}, args...)...)
+}
+
+// waitReady waits until traffic passes.
+func (s *sidecar) waitReady() {
+	s.t.Helper()
+	waitFor(s.t, limit, "the sidecar to be ready", func() error {
+		if !s.running() {
+			s.t.Fatalf("the sidecar has ended:\n%s", s.out)
+		}
+		out, err := s.probe()
+		if err != nil {
+			return fmt.Errorf("%w\n%s\n%s", err, out, s.out)
+		}
+		return nil
+	})
+}
+
+// waitReason waits until the sidecar is not ready, and says why.
+func (s *sidecar) waitReason(part string) {
+	s.t.Helper()
+	waitFor(s.t, limit, "a reason", func() error {
+		out, err := s.probe()
+		if err == nil || !strings.Contains(out, part) {
+			return fmt.Errorf("no %q in %s (%v)", part, out, err)
+		}
+		return nil
+	})
+}
+
+// waitLocked waits until the lockdown is there.
+func (w *world) waitLocked() {
+	w.t.Helper()
+	waitFor(w.t, limit, "the lockdown", func() error {
+		_, err := w.app.try("nft", "list", "chain", "inet", wireguard.LockdownTable, "postrouting")
+		return err
+	})
+}
+
+// up is a world with a gateway that serves the pod, and a sidecar that is ready.
+func up(t *testing.T, w *world, e wireguard.Enrolment) *sidecar {
+	t.Helper()
+	w.serveGateway(w.gateway, gatewayKey, 51820)
+	w.admit(w.gateway)
+	w.enrol(e)
+	s := w.startSidecar()
+	s.waitReady()
+	return s
+}
+
+// expectSeen fails the test unless the internet host sees the gateway, by all
+// protocols of both families.
+func (w *world) expectSeen(when string, four, six string) {
+	w.t.Helper()
+	for _, c := range []struct{ network, address, want string }{
+		{"tcp", inet4, four}, {"udp", inet4, four}, {"tcp", inet6, six}, {"udp", inet6, six},
+	} {
+		got := ""
+		for range 3 {
+			if got = w.app.ask(c.network, c.address); got == c.want {
+				break
+			}
+		}
+		if got != c.want {
+			w.t.Errorf("%s: %s to %s is seen as %s, want %s", when, c.network, c.address, got, c.want)
+		}
+	}
+	for _, a := range []string{inet4, inet6} {
+		if !w.app.pings(a) {
+			w.t.Errorf("%s: no answer to a ping to %s", when, a)
+		}
+	}
+}
+
+// expectClosed fails the test where anything gets out.
+func (w *world) expectClosed(when string) {
+	w.t.Helper()
+	for _, a := range []string{inet4, inet6} {
+		for _, network := range []string{"tcp", "udp"} {
+			if got := w.app.ask(network, a); answered(got) {
+				w.t.Errorf("%s: %s to %s is answered, seen as %s", when, network, a, got)
+			}
+		}
+		if w.app.pings(a) {
+			w.t.Errorf("%s: a ping to %s is answered", when, a)
+		}
+	}
+}
+
+// expectNoLeak fails the test where something left outside the tunnel.
+func (w *world) expectNoLeak(when string, allowed ...func(packet) bool) {
+	w.t.Helper()
+	if ps := w.leaks.clear(allowed...); len(ps) != 0 {
+		w.t.Errorf("%s: %d packets left outside the tunnel:\n%s", when, len(ps), sample(ps))
+	}
+}
+
+// to and from return what allows packets of an address.
+func to(addresses ...string) func(packet) bool {
+	return func(p packet) bool { return slices.Contains(addresses, p.to.String()) }
+}
+
+// pid returns the sidecar's own process.
+func (s *sidecar) pid() int {
+	s.t.Helper()
+	// nsenter and the wrapper replace themselves.
+	return s.cmd.Process.Pid
+}
+
+// kill9 is what the kernel does when memory runs out.
+func (s *sidecar) kill9() {
+	s.signal(syscall.SIGKILL)
+	<-s.done
+}
+
+// rss returns what the sidecar has of memory, in KiB, by a name of
+// /proc/PID/status.
+func (s *sidecar) memory(name string) int {
+	s.t.Helper()
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.pid()))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for l := range strings.Lines(string(b)) {
+		if v, ok := strings.CutPrefix(l, name+":"); ok {
+			n, err := strconv.Atoi(strings.Fields(v)[0])
+			if err != nil {
+				s.t.Fatal(err)
+			}
+			return n
+		}
+	}
+	return 0
+}
+
+// since waits until a moment is so long ago.
+func since(t time.Time, d time.Duration) { time.Sleep(time.Until(t.Add(d))) }
