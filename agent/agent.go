@@ -25,8 +25,12 @@ import (
 	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
 )
 
-// endpointsFile keeps the peers' endpoints within the state directory.
-const endpointsFile = "endpoints.json"
+// Files within the state directory: the peers' endpoints, and the pods that are
+// served.
+const (
+	endpointsFile = "endpoints.json"
+	podsFile      = "pods.json"
+)
 
 // Options say where the agent gets its configuration, and where it reports.
 type Options struct {
@@ -80,6 +84,7 @@ func Run(ctx context.Context, o Options, log *slog.Logger) error {
 
 	defer g.firewall.Close()
 	client := apiClient(o, log)
+	g.restorePods(client, filepath.Join(o.StateDir, podsFile))
 	if o.Once {
 		return g.once(ctx, o, client)
 	}
@@ -124,7 +129,7 @@ func (g *gateway) once(ctx context.Context, o Options, client rest.Interface) er
 	updates := source.Watch(ctx, source.Options{File: o.ConfigFile, Secret: o.Secret, Client: client}, g.log)
 	for u := range updates {
 		if g.take(u) {
-			g.sync(metrics.CauseConfig)
+			g.sync(ctx, metrics.CauseConfig)
 			if g.config.Egress.Mode == wireguard.EgressGluetun {
 				g.seen = g.tunnel.Look(ctx, time.Now())
 				g.tell()
@@ -150,6 +155,9 @@ func Remove() error {
 		return err
 	}
 	if err := route.EnsureRules(nil); err != nil {
+		return err
+	}
+	if err := route.RemovePodRoutes(); err != nil {
 		return err
 	}
 	return firewall.Remove(wireguard.FirewallTable)

@@ -35,6 +35,10 @@ const (
 	networkSettle   = 50 * time.Millisecond
 	networkInterval = time.Second
 
+	// podInterval is how soon after a sync for pods the next one may be. The first
+	// of a burst is served at once.
+	podInterval = 50 * time.Millisecond
+
 	minRetry, maxRetry = 500 * time.Millisecond, 30 * time.Second
 	resolveTimeout     = 10 * time.Second
 )
@@ -49,6 +53,7 @@ type gateway struct {
 	peers    *metrics.Peers
 	health   *health
 	publish  func(wireguard.Report) // nil where there is no ConfigMap
+	pods     joined
 
 	config   *config.Config // in force, or about to be
 	rejected string         // why a newer one is not
@@ -68,12 +73,12 @@ type gateway struct {
 
 // schedule is when the next syncs are due. The zero time is never.
 type schedule struct {
-	expiry, retry, network time.Time
+	expiry, retry, network, pods time.Time
 }
 
 func (s schedule) earliest() time.Time {
 	out := time.Time{}
-	for _, t := range []time.Time{s.expiry, s.retry, s.network} {
+	for _, t := range []time.Time{s.expiry, s.retry, s.network, s.pods} {
 		if !t.IsZero() && (out.IsZero() || t.Before(out)) {
 			out = t
 		}
@@ -90,7 +95,7 @@ func (g *gateway) run(ctx context.Context, updates <-chan source.Update, network
 	defer due.Stop()
 	defer poll.Stop()
 	defer check.Stop()
-	lastNetwork := time.Time{}
+	lastNetwork, lastPods := time.Time{}, time.Time{}
 	for {
 		g.health.alive(time.Now())
 		due.Stop()
@@ -104,7 +109,11 @@ func (g *gateway) run(ctx context.Context, updates <-chan source.Update, network
 			return
 		case u, open := <-updates:
 			if open && g.take(u) {
-				g.sync(metrics.CauseConfig)
+				g.sync(ctx, metrics.CauseConfig)
+			}
+		case <-g.pods.watcher.Changed():
+			if g.next.pods.IsZero() {
+				g.next.pods = latest(time.Now(), lastPods.Add(podInterval))
 			}
 		case _, open := <-network:
 			if !open {
@@ -116,11 +125,14 @@ func (g *gateway) run(ctx context.Context, updates <-chan source.Update, network
 			}
 		case now := <-due.C:
 			cause := g.cause(now)
-			if cause == metrics.CauseNetwork {
+			switch cause {
+			case metrics.CauseNetwork:
 				lastNetwork = now
+			case metrics.CausePods:
+				lastPods = now
 			}
 			if cause != "" {
-				g.sync(cause)
+				g.sync(ctx, cause)
 			}
 		case endpoints := <-resolved:
 			if err := g.device.SetEndpoints(endpoints); err != nil {
@@ -128,15 +140,15 @@ func (g *gateway) run(ctx context.Context, updates <-chan source.Update, network
 			}
 		case <-poll.C:
 			start := time.Now()
-			names := g.observe(start)
+			names := g.observe(ctx, start)
 			poll.Reset(max(minPoll, pollShare*time.Since(start)))
 			if len(names) > 0 {
 				go g.resolve(ctx, names, resolved)
 			}
 		case <-check.C:
-			g.check()
+			g.check(ctx)
 		case s := <-g.tunnel.Seen():
-			g.see(s)
+			g.see(ctx, s)
 		}
 	}
 }
@@ -155,6 +167,8 @@ func (g *gateway) cause(now time.Time) string {
 		return metrics.CauseExpiry
 	case is(&g.next.retry):
 		return metrics.CauseRetry
+	case is(&g.next.pods):
+		return metrics.CausePods
 	case is(&g.next.network):
 		return metrics.CauseNetwork
 	default:
@@ -172,7 +186,7 @@ func (g *gateway) take(u source.Update) bool {
 		if c, err = config.Parse(u.Data); err == nil {
 			g.config, g.received, g.rejected = c, now, ""
 			g.metrics.ConfigValid.Set(1)
-			g.log.Info("read configuration", "from", u.Origin, "hash", c.Hash, "peers", len(c.Peers))
+			g.log.Info("read configuration", "from", u.Origin, "hash", c.Hash, "peers", len(c.Peers), "podClasses", len(c.PodClasses))
 			return true
 		}
 		g.metrics.Rejected.Inc()
@@ -187,35 +201,35 @@ func (g *gateway) take(u source.Update) bool {
 }
 
 // observe looks at the device, and returns the endpoints to resolve.
-func (g *gateway) observe(now time.Time) map[wgtypes.Key]string {
+func (g *gateway) observe(ctx context.Context, now time.Time) map[wgtypes.Key]string {
 	o, err := g.device.Observe(now)
 	if err != nil {
 		g.log.Debug("cannot observe device", "error", err)
 	}
 	if o.Drifted {
 		g.log.Warn("somebody else has changed the device")
-		g.sync(metrics.CauseDrift)
+		g.sync(ctx, metrics.CauseDrift)
 	}
 	return o.Due
 }
 
 // see takes what was seen of gluetun's tunnel. A device that is new is not
 // forwarded from yet, so the gateway is not ready before that is done.
-func (g *gateway) see(s tunnel.Seen) {
+func (g *gateway) see(ctx context.Context, s tunnel.Seen) {
 	if s.Equal(g.seen) {
 		return
 	}
 	isNew := s.Device != g.seen.Device
 	g.seen = s
 	if isNew {
-		g.sync(metrics.CauseNetwork)
+		g.sync(ctx, metrics.CauseNetwork)
 		return
 	}
 	g.tell()
 }
 
 // check looks whether the firewall is as it was left.
-func (g *gateway) check() {
+func (g *gateway) check(ctx context.Context) {
 	if g.applied == "" {
 		return
 	}
@@ -226,7 +240,7 @@ func (g *gateway) check() {
 	}
 	if !intact {
 		g.log.Warn("somebody else has changed the firewall")
-		g.sync(metrics.CauseDrift)
+		g.sync(ctx, metrics.CauseDrift)
 		return
 	}
 	// Nobody tells of a sysctl.

@@ -113,6 +113,10 @@ func (g *gateway) tell() {
 		if g.notes != "" {
 			warnings = append(warnings, g.notes)
 		}
+		for _, n := range g.pods.watcher.Lost() {
+			warnings = append(warnings, "pods of namespace "+n+" cannot be watched, those that are known stay")
+		}
+		report.InjectedPods = len(g.pods.served)
 	}
 	g.health.set(g.applied, failing, warnings)
 	g.metrics.Ready.Set(metrics.Bool(len(failing) == 0))

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"net/netip"
 	"strings"
 	"time"
@@ -15,7 +16,7 @@ import (
 
 // sync makes everything what the configuration says, and tells the outcome.
 // Where nothing has changed it reads much and writes nothing.
-func (g *gateway) sync(cause string) {
+func (g *gateway) sync(ctx context.Context, cause string) {
 	if g.config == nil {
 		return
 	}
@@ -23,7 +24,9 @@ func (g *gateway) sync(cause string) {
 	if cause == metrics.CauseConfig {
 		start = g.received
 	}
-	active, expiry := g.config.Active(time.Now())
+	g.pods.watcher.Follow(ctx, g.config.PodClasses)
+	configured, expiry := g.config.Active(time.Now())
+	active := new(*configured)
 	changes, notes, err := g.apply(active)
 	took := time.Since(start)
 	g.metrics.SyncDuration.WithLabelValues(cause).Observe(took.Seconds())
@@ -60,6 +63,7 @@ func (g *gateway) sync(cause string) {
 	g.tunnel.Enable(active.Egress.Mode == wireguard.EgressGluetun)
 	g.metrics.Peers.Set(float64(len(active.Peers)))
 	g.peers.Name(active)
+	g.joined()
 	g.tell()
 }
 
@@ -67,15 +71,27 @@ func (g *gateway) sync(cause string) {
 // point, whether the agent is killed there or a step fails: what is revoked
 // goes first, then the firewall changes, and only then comes what is new. The
 // rules that keep traffic in the tunnel are there before the device is up.
+//
+// An address that passes from one pod to another, or to nobody, is blocked
+// before the pod is revoked, and its connections are forgotten before anything
+// else changes, so that no other pod gets what is meant for this one.
 func (g *gateway) apply(c *config.Config) (device.Changes, []string, error) {
+	uplink, uplinkErr := route.FindUplink(wireguard.Device)
+	left := g.join(c, uplink.Addresses)
+	if err := route.Block(left); err != nil {
+		return device.Changes{}, nil, err
+	}
 	revoked, err := g.device.Revoke(c)
 	if err != nil {
 		return device.Changes{}, nil, err
 	}
-	uplink, err := route.FindUplink(wireguard.Device)
-	if err != nil {
+	if err := route.Forget(left); err != nil {
 		return device.Changes{}, nil, err
 	}
+	if uplinkErr != nil {
+		return device.Changes{}, nil, uplinkErr
+	}
+	g.keepPods()
 	wrote, err := g.firewall.Ensure(firewall.Render(c, firewall.Network{IPv4: uplink.IPv4, IPv6: uplink.IPv6, Addresses: uplink.Addresses}))
 	if err != nil {
 		return device.Changes{}, nil, err
@@ -103,16 +119,23 @@ func (g *gateway) apply(c *config.Config) (device.Changes, []string, error) {
 	if err := route.EnsureRoutes(wireguard.Device, routes(c)); err != nil {
 		return changes, nil, err
 	}
+	if err := ensurePodRoutes(c); err != nil {
+		return changes, nil, err
+	}
 	return changes, limits(c, uplink), g.ensureForwarding(c, uplink)
 }
 
 // ensureRules keeps peers in gluetun's tunnel, and cleans up after a gluetun
 // that was killed.
 func ensureRules(c *config.Config) error {
-	if c.Egress.Mode != wireguard.EgressGluetun {
-		return route.EnsureRules(nil)
+	var rules []route.Rule
+	if len(c.PodClasses) > 0 {
+		rules = route.PodRules(wireguard.FirewallMark)
 	}
-	if err := route.EnsureRules(route.TunnelRules(wireguard.Device, inside(c), c.Egress.ClusterCIDRs)); err != nil {
+	if c.Egress.Mode != wireguard.EgressGluetun {
+		return route.EnsureRules(rules)
+	}
+	if err := route.EnsureRules(append(rules, route.TunnelRules(wireguard.Device, inside(c), c.Egress.ClusterCIDRs)...)); err != nil {
 		return err
 	}
 	_, err := route.RemoveStaleRule(firewall.TunnelDevice)
@@ -152,9 +175,10 @@ func covered(n netip.Prefix, pools []netip.Prefix) bool {
 }
 
 // ensureForwarding makes the kernel forward IPv4 between the device and every
-// interface by which peers' traffic leaves and its replies come back.
+// interface by which peers' traffic leaves and its replies come back. With pods,
+// it also has to take what comes from them outside of the tunnel.
 func (g *gateway) ensureForwarding(c *config.Config, u route.Uplink) error {
-	if !c.HasIPv4() {
+	if !c.HasIPv4() && len(c.PodClasses) == 0 {
 		return nil
 	}
 	devices := []string{wireguard.Device, u.IPv4}
@@ -171,6 +195,12 @@ func (g *gateway) ensureForwarding(c *config.Config, u route.Uplink) error {
 		}
 		if changed {
 			g.log.Info("switched on forwarding", "device", d)
+		}
+		if len(c.PodClasses) == 0 {
+			continue
+		}
+		if _, err := route.EnsureConf(d, route.ReversePath); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -15,6 +15,14 @@ type Config struct {
 	wireguard.GatewayConfig
 	// Hash is wireguard.ConfigHash of the bytes it was parsed from.
 	Hash string
+	// Pods are the peers that have joined by themselves. They are not in the
+	// document: the agent finds them.
+	Pods []wireguard.Peer
+}
+
+// All returns the peers of the document, and the pods.
+func (c *Config) All() []wireguard.Peer {
+	return slices.Concat(c.Peers, c.Pods)
 }
 
 // Parse reads and validates config.json. Its errors name the field or the peer

@@ -103,6 +103,25 @@ func TestParse(t *testing.T) {
 		"ICMPPorts": {"ICMP has no ports", func(g *wireguard.GatewayConfig) {
 			g.Peers[0].Access = []wireguard.AccessRule{{Action: wireguard.Accept, Protocol: wireguard.ProtocolICMP, To: wireguard.AccessDestination{Ports: []wireguard.PortRange{{First: 1, Last: 2}}}}}
 		}, "ports"},
+		"PodClasses": {"pods may join", func(g *wireguard.GatewayConfig) {
+			g.PodClasses = []wireguard.PodClass{{Namespace: "apps", Name: "media", Key: key(7)}}
+			g.PodCIDRs = []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}
+		}, ""},
+		"PodClassTwice": {"a pod has one class", func(g *wireguard.GatewayConfig) {
+			g.PodClasses = []wireguard.PodClass{{Namespace: "apps", Name: "media", Key: key(7)}, {Namespace: "apps", Name: "media", Key: key(8)}}
+		}, "apps/media is there twice"},
+		"PodClassNoName": {"a class is found by its label", func(g *wireguard.GatewayConfig) {
+			g.PodClasses = []wireguard.PodClass{{Namespace: "apps", Key: key(7)}}
+		}, "no name"},
+		"PodClassNoKey": {"keys of pods are not to be guessed", func(g *wireguard.GatewayConfig) {
+			g.PodClasses = []wireguard.PodClass{{Namespace: "apps", Name: "media"}}
+		}, "key is missing"},
+		"PodClassAccess": {"a newer action is not guessed", func(g *wireguard.GatewayConfig) {
+			g.PodClasses = []wireguard.PodClass{{Namespace: "apps", Name: "media", Key: key(7), Access: []wireguard.AccessRule{{Action: "Log"}}}}
+		}, "apps/media: access[0]: action"},
+		"PodCIDRHostBits": {"networks are canonical", func(g *wireguard.GatewayConfig) {
+			g.PodCIDRs = []netip.Prefix{netip.MustParsePrefix("10.244.0.1/16")}
+		}, "podCIDRs"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -53,7 +53,37 @@ func validate(g wireguard.GatewayConfig) error {
 			return fmt.Errorf("egress.credentials: %q is not the name of a file", c)
 		}
 	}
-	return validatePeers(g)
+	if err := validatePeers(g); err != nil {
+		return err
+	}
+	return validatePods(g)
+}
+
+func validatePods(g wireguard.GatewayConfig) error {
+	names := map[string]bool{}
+	for _, c := range g.PodClasses {
+		name := c.Namespace + "/" + c.Name
+		switch {
+		case c.Namespace == "" || c.Name == "":
+			return fmt.Errorf("pod class %q has no namespace or no name", name)
+		case names[name]:
+			return fmt.Errorf("pod class %s is there twice", name)
+		case c.Key.IsZero():
+			return fmt.Errorf("pod class %s: key is missing", name)
+		}
+		names[name] = true
+		for i, r := range c.Access {
+			if err := validateAccess(r); err != nil {
+				return fmt.Errorf("pod class %s: access[%d]: %w", name, i, err)
+			}
+		}
+	}
+	for _, p := range g.PodCIDRs {
+		if err := validatePrefix(p); err != nil {
+			return fmt.Errorf("podCIDRs: %w", err)
+		}
+	}
+	return nil
 }
 
 func validateAddresses(g wireguard.GatewayConfig) error {

@@ -32,7 +32,7 @@ type Changes struct {
 // and addresses of peers. It belongs before the change of the firewall, so
 // that no peer ever has its own rules with another's address.
 func (d *Device) Revoke(c *config.Config) (Changes, error) {
-	d.want = wanted(c.Peers)
+	d.want = wanted(c.All())
 	if !d.known {
 		d.adopt()
 	}

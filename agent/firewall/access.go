@@ -16,10 +16,11 @@ import (
 // order of the peers, and the chains. Peers with the same rules share one: its
 // name is a hash of them.
 func accessChains(c *config.Config) ([]string, []chain) {
-	names := make([]string, len(c.Peers))
+	all := c.All()
+	names := make([]string, len(all))
 	known := map[string]bool{}
 	var chains []chain
-	for i, p := range c.Peers {
+	for i, p := range all {
 		if len(p.Access) == 0 {
 			names[i] = acceptChain
 			continue

@@ -93,6 +93,16 @@ func gateway() *config.Config {
 	return c
 }
 
+// withPods adds a class of pods with access rules, and two of its pods.
+func withPods(c *config.Config) {
+	class := wireguard.PodClass{Namespace: "apps", Name: "media", Access: []wireguard.AccessRule{{Action: wireguard.Accept, Protocol: wireguard.ProtocolUDP}}}
+	c.PodClasses = []wireguard.PodClass{class}
+	c.Pods = []wireguard.Peer{
+		{Namespace: "apps", Name: "a", Addresses: addrs("10.244.1.5", "2001:db8:1::5"), Access: class.Access},
+		{Namespace: "apps", Name: "b", Addresses: addrs("10.244.1.6"), Access: class.Access},
+	}
+}
+
 func TestRender(t *testing.T) {
 	cases := map[string]struct {
 		reason  string
@@ -110,6 +120,16 @@ func TestRender(t *testing.T) {
 		"gluetun-cluster": {"the cluster stays reachable", func(c *config.Config) {
 			c.Egress.Mode = wireguard.EgressGluetun
 			c.Egress.ClusterCIDRs = prefixes("10.43.0.0/16", "fd43::/48")
+		}, Network{IPv4: "eth0", IPv6: "eth0", Addresses: addrs("10.244.0.10")}},
+		"pods": {"pods have one address, inside the tunnel and outside", withPods, Network{IPv4: "eth0", IPv6: "eth0"}},
+		"pods-two-uplinks": {"marks are those of each family's uplink, and there may be no pod yet", func(c *config.Config) {
+			withPods(c)
+			c.Pods = nil
+		}, Network{IPv4: "eth0", IPv6: "net1"}},
+		"pods-gluetun": {"with gluetun too", func(c *config.Config) {
+			withPods(c)
+			c.Egress.Mode = wireguard.EgressGluetun
+			c.Egress.ClusterCIDRs = prefixes("10.244.0.0/16")
 		}, Network{IPv4: "eth0", IPv6: "eth0", Addresses: addrs("10.244.0.10")}},
 	}
 	for name, tc := range cases {

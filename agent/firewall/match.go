@@ -108,6 +108,19 @@ func saddrIn(set string, v4 bool) []expr.Any {
 	return append(family(v4), address(v4, true), &expr.Lookup{SourceRegister: register, SetName: set})
 }
 
+// daddrIn matches destinations in a named set.
+func daddrIn(set string, v4 bool) []expr.Any {
+	return append(family(v4), address(v4, false), &expr.Lookup{SourceRegister: register, SetName: set})
+}
+
+// toLocal matches destinations that are addresses of this host.
+func toLocal() []expr.Any {
+	return []expr.Any{
+		&expr.Fib{Register: register, FlagDADDR: true, ResultADDRTYPE: true},
+		compare(expr.CmpOpEq, binaryutil.NativeEndian.PutUint32(unix.RTN_LOCAL)),
+	}
+}
+
 // saddrVerdict takes the verdict that a named map has for the source.
 func saddrVerdict(set string, v4 bool) []expr.Any {
 	return append(family(v4), address(v4, true), &expr.Lookup{SourceRegister: register, IsDestRegSet: true, SetName: set})

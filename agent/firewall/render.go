@@ -42,18 +42,23 @@ const (
 	inside6    = "inside6"
 	peers4     = "peers4"
 	peers6     = "peers6"
+	pods4      = "pods4"
+	pods6      = "pods6"
 )
 
 // families lists both, with their sets. Everything holds for IPv6 as it does
 // for IPv4.
 var families = []struct {
-	v4            bool
-	inside, peers string
-}{{true, inside4, peers4}, {false, inside6, peers6}}
+	v4                  bool
+	inside, peers, pods string
+}{{true, inside4, peers4, pods4}, {false, inside6, peers6, pods6}}
 
 // Priorities of the base chains. Filters run ahead of iptables' (0), so that a
-// packet we drop is not counted or logged by rules that come later.
+// packet we drop is not counted or logged by rules that come later. Marks are
+// set after the kernel has put back the destination of an answer that was
+// masqueraded (-100), which tells it from a packet to the gateway.
 const (
+	priorityMark        = -90
 	priorityFilter      = -10
 	prioritySourceNAT   = 100 // NF_IP_PRI_NAT_SRC
 	priorityAfterNAT    = 300 // after every source NAT
@@ -69,6 +74,12 @@ const (
 // network of a peer, whose access rules then decide. The packets of a running
 // connection are judged again each time, so that access that is taken back
 // ends at once.
+//
+// Addresses of peers are inside the tunnel and nowhere else. Those of pods are
+// outside too: there they send our own datagrams, and whatever the gateway
+// serves. What comes in by the uplink gets a mark, which its answers get too, so
+// that they go back the same way: routes into the tunnel are for packets without
+// mark only.
 func Render(c *config.Config, n Network) Ruleset {
 	r := Ruleset{table: wireguard.FirewallTable, sets: sets(c)}
 	base := func(name string, hook *nftables.ChainHook, kind nftables.ChainType, priority int, rules ...rule) {
@@ -94,18 +105,14 @@ func Render(c *config.Config, n Network) Ruleset {
 	)
 	plain(toGateway, toGatewayRules()...)
 
-	base("forward", nftables.ChainHookForward, nftables.ChainTypeFilter, priorityFilter,
-		match(iif(wireguard.Device), jump(fromPeers)),
-		match(oif(wireguard.Device), jump(toPeers)),
-		match(saddrIn(inside4, true), drop()),
-		match(saddrIn(inside6, false), drop()),
-	)
-	base("input", nftables.ChainHookInput, nftables.ChainTypeFilter, priorityFilter,
-		match(iif("lo"), accept()),
-		match(iif(wireguard.Device), jump(toGateway)),
-		match(saddrIn(inside4, true), drop()),
-		match(saddrIn(inside6, false), drop()),
-	)
+	base("forward", nftables.ChainHookForward, nftables.ChainTypeFilter, priorityFilter, forwardRules(c)...)
+	base("input", nftables.ChainHookInput, nftables.ChainTypeFilter, priorityFilter, inputRules(c, n)...)
+	if len(c.PodClasses) > 0 {
+		base("prerouting", nftables.ChainHookPrerouting, nftables.ChainTypeFilter, priorityMark, markRules(n)...)
+		base("reroute", nftables.ChainHookOutput, nftables.ChainTypeRoute, priorityMangle,
+			match(ctMark(wireguard.FirewallMark), ctReply(), setMark(wireguard.FirewallMark)),
+		)
+	}
 	base("source-nat", nftables.ChainHookPostrouting, nftables.ChainTypeNAT, prioritySourceNAT, masqueradeRules(c, n)...)
 	// A packet that conntrack calls invalid, or does not track, is not
 	// masqueraded. It would show the peer's own address to the outside.
@@ -135,7 +142,7 @@ func sets(c *config.Config) []set {
 				ns = append(ns, network{prefix: a.Masked()})
 			}
 		}
-		for _, p := range c.Peers {
+		for _, p := range c.All() {
 			for _, n := range p.AllowedIPs() {
 				if n.Addr().Is4() == f.v4 && !within(n, pools) {
 					ns = append(ns, network{prefix: n})
@@ -143,8 +150,23 @@ func sets(c *config.Config) []set {
 			}
 		}
 		out = append(out, set{name: f.inside, v4: f.v4, intervals: intervals(ns)})
+		if len(c.PodClasses) > 0 {
+			out = append(out, set{name: f.pods, v4: f.v4, intervals: intervals(podNetworks(c, f.v4))})
+		}
 	}
 	return out
+}
+
+func podNetworks(c *config.Config, v4 bool) []network {
+	var ns []network
+	for _, p := range c.Pods {
+		for _, n := range p.AllowedIPs() {
+			if n.Addr().Is4() == v4 {
+				ns = append(ns, network{prefix: n})
+			}
+		}
+	}
+	return ns
 }
 
 func within(n netip.Prefix, pools []netip.Prefix) bool {
@@ -158,8 +180,9 @@ func within(n netip.Prefix, pools []netip.Prefix) bool {
 
 // sources returns each peer's networks with the chain of its access rules.
 func sources(c *config.Config, v4 bool, lists []string) []network {
-	ns := make([]network, 0, len(c.Peers))
-	for i, p := range c.Peers {
+	all := c.All()
+	ns := make([]network, 0, len(all))
+	for i, p := range all {
 		for _, n := range p.AllowedIPs() {
 			if n.Addr().Is4() == v4 {
 				ns = append(ns, network{prefix: n, chain: lists[i]})
@@ -167,6 +190,24 @@ func sources(c *config.Config, v4 bool, lists []string) []network {
 		}
 	}
 	return ns
+}
+
+// forwardRules decide on what the gateway passes on. Peers have the tunnel for
+// it, in both directions: without device, other routes would take what is sent
+// to them.
+func forwardRules(c *config.Config) []rule {
+	rules := []rule{
+		match(iif(wireguard.Device), jump(fromPeers)),
+		match(oif(wireguard.Device), jump(toPeers)),
+		match(saddrIn(inside4, true), drop()),
+		match(saddrIn(inside6, false), drop()),
+		match(daddrIn(inside4, true), drop()),
+		match(daddrIn(inside6, false), drop()),
+	}
+	if len(c.PodClasses) > 0 {
+		rules = append(rules, match(ctMark(wireguard.TunnelMark), drop()))
+	}
+	return rules
 }
 
 // exitRules return to the caller for packets that leave where peers' traffic
@@ -227,6 +268,45 @@ func toGatewayRules() []rule {
 		}
 	}
 	return append(rules, match(drop()))
+}
+
+// inputRules decide on what is sent to the gateway itself. Addresses of peers
+// that do not come out of the tunnel are forged, but for those of pods.
+func inputRules(c *config.Config, n Network) []rule {
+	rules := []rule{
+		match(iif("lo"), accept()),
+		match(iif(wireguard.Device), jump(toGateway)),
+	}
+	if len(c.PodClasses) > 0 {
+		for _, f := range families {
+			if dev := n.device(f.v4); dev != "" {
+				rules = append(rules, match(iif(dev), saddrIn(f.pods, f.v4), accept()))
+			}
+		}
+	}
+	return append(rules,
+		match(saddrIn(inside4, true), drop()),
+		match(saddrIn(inside6, false), drop()),
+	)
+}
+
+// markRules note by which way a connection came in. Packets of those that were
+// opened through the tunnel come out of it or leave by it: whoever has the
+// address next gets none of them.
+func markRules(n Network) []rule {
+	rules := []rule{match(iif(wireguard.Device), ctOriginal(), setCtMark(wireguard.TunnelMark))}
+	for _, f := range families {
+		dev := n.device(f.v4)
+		if dev == "" {
+			continue
+		}
+		toUs := match(family(f.v4), iif(dev), toLocal())
+		rules = append(rules,
+			match(toUs, setMark(wireguard.FirewallMark)),
+			match(toUs, ctOriginal(), setCtMark(wireguard.FirewallMark)),
+		)
+	}
+	return rules
 }
 
 // masqueradeRules give what leaves to the outside the address of the interface

@@ -1,5 +1,5 @@
-// Package kube speaks to the Kubernetes API about single objects, by name:
-// the agent may see no others.
+// Package kube speaks to the Kubernetes API about what the agent may see there:
+// single objects, by name, and the pods of some namespaces.
 package kube
 
 import (
@@ -49,6 +49,12 @@ func NewClient() (rest.Interface, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot find the Kubernetes API: %w", err)
 	}
+	return NewClientFor(c)
+}
+
+// NewClientFor returns a client for the core API group.
+func NewClientFor(c *rest.Config) (rest.Interface, error) {
+	c = rest.CopyConfig(c)
 	// Only the core group is registered: the full scheme would double the
 	// agent's memory.
 	scheme := runtime.NewScheme()
@@ -60,6 +66,9 @@ func NewClient() (rest.Interface, error) {
 	c.APIPath = "/api"
 	c.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
 	c.UserAgent = "wireguard-gateway-agent"
+	// A gateway may watch the pods of many namespaces, some of which it has no
+	// right to yet.
+	c.QPS, c.Burst = 20, 40
 	client, err := rest.RESTClientFor(c)
 	if err != nil {
 		return nil, fmt.Errorf("cannot make Kubernetes client: %w", err)

@@ -19,6 +19,7 @@ const (
 	CauseNetwork = "network" // links, addresses, routes or rules have changed
 	CauseDrift   = "drift"   // somebody else changed device or firewall
 	CauseRetry   = "retry"   // the last sync failed
+	CausePods    = "pods"    // pods have come, changed or gone
 )
 
 // Metrics are the agent's own.
@@ -36,6 +37,7 @@ type Metrics struct {
 	ConfigApplied prometheus.Gauge
 	Ready         prometheus.Gauge
 	Peers         prometheus.Gauge
+	pods          *prometheus.GaugeVec
 	// egress has no value before the way out was looked at.
 	egress *prometheus.GaugeVec
 	mode   string
@@ -73,8 +75,12 @@ func New(r prometheus.Registerer) *Metrics {
 		}),
 		Peers: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "wireguard_gateway_peers",
-			Help: "Peers on the device.",
+			Help: "Peers on the device, apart from pods.",
 		}),
+		pods: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "wireguard_gateway_injected_pods",
+			Help: "Pods on the device that have joined by the label of this WireguardPeer.",
+		}, []string{"peer_namespace", "peer_name"}),
 		egress: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "wireguard_gateway_egress_up",
 			Help: "1 if traffic of peers can leave as configured, 0 if it is dropped.",
@@ -88,7 +94,7 @@ func New(r prometheus.Registerer) *Metrics {
 			Help: "Addresses of the pool that peers have, on the device or not.",
 		}, []string{"pool"}),
 	}
-	r.MustRegister(m.SyncDuration, m.SyncErrors, m.Rejected, m.ConfigValid, m.ConfigApplied, m.Ready, m.Peers, m.egress, m.poolSize, m.poolUsed,
+	r.MustRegister(m.SyncDuration, m.SyncErrors, m.Rejected, m.ConfigValid, m.ConfigApplied, m.Ready, m.Peers, m.pods, m.egress, m.poolSize, m.poolUsed,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -110,6 +116,15 @@ func (m *Metrics) Applied(c *config.Config, now time.Time) {
 			}
 		}
 		m.poolUsed.WithLabelValues(pool.String()).Set(float64(used))
+	}
+}
+
+// Pods notes how many pods there are, by the namespace and name of their class.
+// Classes that are not named have none.
+func (m *Metrics) Pods(counts map[[2]string]int) {
+	m.pods.Reset()
+	for class, n := range counts {
+		m.pods.WithLabelValues(class[0], class[1]).Set(float64(n))
 	}
 }
 

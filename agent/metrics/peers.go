@@ -38,11 +38,15 @@ func NewPeers(device string) (*Peers, error) {
 	}, nil
 }
 
-// Name tells how the peers of a configuration are called.
+// Name tells how the peers of a configuration are called. Pods have no series
+// of their own: there may be any number of them, and they come and go.
 func (p *Peers) Name(c *config.Config) {
-	names := make(map[wgtypes.Key]string, len(c.Peers))
+	names := make(map[wgtypes.Key]string, len(c.Peers)+len(c.Pods))
 	for _, x := range c.Peers {
 		names[x.PublicKey.Key] = config.PeerName(x)
+	}
+	for _, x := range c.Pods {
+		names[x.PublicKey.Key] = ""
 	}
 	p.names.Store(&names)
 }
@@ -66,11 +70,15 @@ func (p *Peers) Collect(ch chan<- prometheus.Metric) {
 		return
 	}
 	for _, x := range d.Peers {
+		name, known := (*names)[x.PublicKey]
+		if known && name == "" {
+			continue
+		}
 		handshake := 0.0
 		if !x.LastHandshakeTime.IsZero() {
 			handshake = float64(x.LastHandshakeTime.UnixNano()) / 1e9
 		}
-		labels := []string{p.device, x.PublicKey.String(), (*names)[x.PublicKey], allowedIPs(x)}
+		labels := []string{p.device, x.PublicKey.String(), name, allowedIPs(x)}
 		ch <- prometheus.MustNewConstMetric(p.sent, prometheus.CounterValue, float64(x.TransmitBytes), labels...)
 		ch <- prometheus.MustNewConstMetric(p.received, prometheus.CounterValue, float64(x.ReceiveBytes), labels...)
 		ch <- prometheus.MustNewConstMetric(p.handshake, prometheus.GaugeValue, handshake, labels...)

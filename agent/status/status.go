@@ -26,6 +26,10 @@ const (
 	// what comes and goes within one start is one write.
 	settle = 250 * time.Millisecond
 
+	// countInterval is how often a report is written that differs in the number
+	// of pods only: each write costs the gateway a reconcile.
+	countInterval = 10 * time.Second
+
 	minRetry, maxRetry = time.Second, time.Minute
 )
 
@@ -85,9 +89,11 @@ type writer struct {
 	due   *time.Timer
 	retry time.Duration
 
+	pending bool // due is set
 	report  *wireguard.Report
-	present bool   // the ConfigMap is there
-	data    string // report.json in it, as far as known
+	wrote   time.Time // when the last write was
+	present bool      // the ConfigMap is there
+	data    string    // report.json in it, as far as known
 	failed  string
 }
 
@@ -96,7 +102,33 @@ func (w *writer) want(r wireguard.Report) {
 		return
 	}
 	w.report = &r
-	w.due.Reset(settle)
+	w.schedule()
+}
+
+// schedule sees to it that the report is written when it should.
+func (w *writer) schedule() {
+	at := time.Now().Add(settle)
+	if old, err := wireguard.DecodeReport([]byte(w.data)); err == nil && countOnly(old, *w.report) {
+		if w.pending {
+			return
+		}
+		at = latest(at, w.wrote.Add(countInterval))
+	}
+	w.pending = true
+	w.due.Reset(time.Until(at))
+}
+
+// countOnly tells whether two reports differ in the number of pods only.
+func countOnly(a, b wireguard.Report) bool {
+	a.Version, a.InjectedPods = b.Version, b.InjectedPods
+	return reflect.DeepEqual(a, b)
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 func (w *writer) see(e kube.Event) {
@@ -110,7 +142,7 @@ func (w *writer) see(e kube.Event) {
 	}
 	w.data = m.Data[wireguard.ReportKey]
 	if w.report != nil && w.data != w.encoded() {
-		w.due.Reset(settle)
+		w.schedule()
 	}
 }
 
@@ -123,6 +155,7 @@ func (w *writer) encoded() string {
 }
 
 func (w *writer) write(ctx context.Context) {
+	w.pending = false
 	data := w.encoded()
 	if !w.present || data == w.data {
 		return
@@ -132,11 +165,12 @@ func (w *writer) write(ctx context.Context) {
 			w.failed = err.Error()
 			w.log.Warn("cannot publish report", "error", err)
 		}
+		w.pending = true
 		w.due.Reset(w.retry)
 		w.retry = min(2*w.retry, maxRetry)
 		return
 	}
-	w.data, w.failed, w.retry = data, "", minRetry
+	w.data, w.wrote, w.failed, w.retry = data, time.Now(), "", minRetry
 }
 
 // apply sends the data by server-side apply, so that whoever owns the rest of
