@@ -51,6 +51,9 @@ func needed(t *testing.T) permissions {
 			for _, v := range verbsCompose {
 				p.add(res.Group, res.Resource, v, fmt.Sprintf("%s composes %s", c.name, key))
 			}
+			if o["kind"] == "RoleBinding" {
+				p.add(res.Group, "roles", "bind", fmt.Sprintf("%s composes %s, maybe before its Role is seen", c.name, key))
+			}
 			if o["kind"] != "Role" {
 				continue
 			}
@@ -162,6 +165,16 @@ func TestClusterRoleCanFail(t *testing.T) {
 			for i := range r.Rules {
 				if slices.Contains(r.Rules[i].Resources, "nodes") {
 					r.Rules[i].Verbs = append(r.Rules[i].Verbs, "delete")
+				}
+			}
+		}},
+		"NoBind": {"not granted: bind roles.rbac.authorization.k8s.io", func(r *rbacv1.ClusterRole) {
+			r.Rules = slices.DeleteFunc(r.Rules, func(p rbacv1.PolicyRule) bool { return slices.Contains(p.Verbs, "bind") })
+		}},
+		"ClusterRolesBound": {"granted for nothing: bind clusterroles.", func(r *rbacv1.ClusterRole) {
+			for i := range r.Rules {
+				if slices.Contains(r.Rules[i].Verbs, "bind") {
+					r.Rules[i].Resources = append(r.Rules[i].Resources, "clusterroles")
 				}
 			}
 		}},

@@ -16,6 +16,10 @@ type Metrics struct {
 	Busy int
 	// BreakersOpened counts how often a circuit breaker opened.
 	BreakersOpened int
+	// BreakerEvents are what circuit breakers counted: one for an object that is
+	// created or deleted, two for one that is updated, the composite resource
+	// itself among them.
+	BreakerEvents int
 }
 
 // Metrics reads the core's present metrics. Counters begin anew where it is
@@ -40,6 +44,8 @@ func (c *Cluster) Metrics(ctx context.Context) (Metrics, error) {
 		switch {
 		case name == "circuit_breaker_opens_total":
 			m.BreakersOpened += int(v)
+		case name == "circuit_breaker_events_total":
+			m.BreakerEvents += int(v)
 		case !composite:
 		case name == "controller_runtime_reconcile_total":
 			m.Reconciles += int(v)
