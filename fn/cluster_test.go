@@ -34,6 +34,9 @@ type cluster struct {
 	composed map[string]map[string]bool
 	// claims tells that the cluster has the claim flavour.
 	claims bool
+	// lacks are kinds that it does not have. Where it is nil, Crossplane is too old
+	// to tell.
+	lacks map[string]bool
 	// stale are composite resources that do not get to run.
 	stale map[string]bool
 }
@@ -176,7 +179,7 @@ func (c *cluster) reconcile(id string) {
 	c.t.Helper()
 	o := c.objects[id]
 	xr := c.composite(o)
-	in := offline.Request{Composite: xr}
+	in := offline.Request{Composite: xr, Lacks: c.lacks}
 	for _, other := range slices.Sorted(maps.Keys(c.objects)) {
 		object := c.objects[other]
 		in.Required = append(in.Required, object)

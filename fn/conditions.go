@@ -29,7 +29,7 @@ const (
 	conditionGatewayFound = "GatewayFound"
 	conditionPermitted    = "Permitted"
 	conditionConfigReady  = plan.ConditionConfigReady
-	conditionPodsReady    = "PodsReady"
+	conditionPodsReady    = plan.ConditionPodsReady
 )
 
 // Both sets, each in its order.
@@ -60,7 +60,8 @@ const (
 	reasonGatewayInvalid    = "GatewayInvalid"
 	reasonWaitingForGateway = "WaitingForGateway"
 	reasonWaitingForAddress = "WaitingForAddress"
-	reasonNotSupported      = "NotSupported"
+	reasonPodSecurity       = "PodSecurity"
+	reasonAdmissionMissing  = "AdmissionMissing"
 )
 
 type condition struct {
@@ -134,9 +135,7 @@ const maxExplained = 3
 func (c *conditions) peers(g *plan.Gateway) {
 	rejected := g.Rejected()
 	why := make([]string, 0, maxExplained)
-	for _, p := range rejected[:min(len(rejected), maxExplained)] {
-		why = append(why, p.Message)
-	}
+	why = append(why, rejected[:min(len(rejected), maxExplained)]...)
 	if more := len(rejected) - len(why); more > 0 {
 		why = append(why, fmt.Sprintf("%d more, see status.peers", more))
 	}

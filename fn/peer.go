@@ -28,20 +28,21 @@ func (f *Function) composePeer(req *fnv1.RunFunctionRequest, rsp *fnv1.RunFuncti
 		return err
 	}
 	c.specValid()
-	c.pods(peer)
+	c.kind(peer)
 	now := f.now()
 	setTTL(rsp, peer.Platform.TTL, time.Time{}, now)
 
 	ask := newQuestions(req, rsp)
+	around, known := ask.surroundings(peer)
 	gateway, answered, err := ask.gateway(peer)
 	switch {
 	case err != nil:
 		return err
-	case !answered:
+	case !answered || !known:
 		return nil
 	case gateway == nil:
 		c.gatewayNotFound(peer)
-		return encodePeer(req, rsp, xr, nil, v1alpha1.WireguardPeerStatus{}, false)
+		return encodePeer(req, rsp, xr, around.wall(peer, nil), v1alpha1.WireguardPeerStatus{}, false)
 	}
 	c.true(conditionGatewayFound, reasonAvailable, "")
 
@@ -55,14 +56,14 @@ func (f *Function) composePeer(req *fnv1.RunFunctionRequest, rsp *fnv1.RunFuncti
 	}
 	if !consent.Allows(peer.Namespace, labels) {
 		c.refuse(peer)
-		return encodePeer(req, rsp, xr, nil, v1alpha1.WireguardPeerStatus{}, false)
+		return encodePeer(req, rsp, xr, around.wall(peer, nil), v1alpha1.WireguardPeerStatus{}, false)
 	}
 	c.true(conditionPermitted, reasonAvailable, "")
 	if peer.Pods != nil {
-		return encodePeer(req, rsp, xr, nil, v1alpha1.WireguardPeerStatus{}, false)
+		return composePods(req, rsp, c, xr, peer, ask, around, gateway)
 	}
 
-	in, answered, err := clientInputs(ask, xr, peer, gateway)
+	in, answered, err := peerInputs(ask, xr, peer, gateway)
 	if err != nil || !answered {
 		return err
 	}
@@ -101,14 +102,14 @@ func parsePeer(req *fnv1.RunFunctionRequest, xr *compositePeer) (*spec.Wireguard
 	return p, nil
 }
 
-// clientInputs asks for the Secrets that the client depends on: the gateway's
-// seed, and what the peer refers to in its own namespace.
-func clientInputs(ask *questions, xr *compositePeer, peer *spec.WireguardPeer, gateway *gatewayObject) (in plan.ClientInputs, answered bool, err error) {
+// peerInputs asks for the Secrets that the peer depends on: the gateway's seed,
+// and what it refers to in its own namespace.
+func peerInputs(ask *questions, xr *compositePeer, peer *spec.WireguardPeer, gateway *gatewayObject) (in plan.PeerInputs, answered bool, err error) {
 	g, errs := spec.ParseForPeers(peer.GatewayName, peer.GatewayNamespace, &gateway.spec, &gateway.status, peer.Platform)
 	if len(errs) > 0 {
 		return in, false, gatewayInvalid(peer)
 	}
-	in = plan.ClientInputs{
+	in = plan.PeerInputs{
 		Peer:          peer,
 		Status:        &xr.status,
 		UID:           xr.uid,

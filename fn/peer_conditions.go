@@ -6,46 +6,59 @@ import (
 	fnv1 "github.com/crossplane/function-sdk-go/proto/v1"
 
 	"github.com/wireguardgateway/function-wireguard-gateway/api/v1alpha1"
+	"github.com/wireguardgateway/function-wireguard-gateway/fn/names"
 	"github.com/wireguardgateway/function-wireguard-gateway/fn/plan"
 	"github.com/wireguardgateway/function-wireguard-gateway/fn/spec"
 )
 
-// pods answers what this version does not do yet.
-func (c *conditions) pods(p *spec.WireguardPeer) {
+// kind tells which of the conditions are about a client, and which about pods.
+func (c *conditions) kind(p *spec.WireguardPeer) {
 	if p.Pods == nil {
 		c.true(conditionPodsReady, reasonNotRequested, "")
 		return
 	}
 	c.true(conditionConfigReady, reasonNotRequested, "")
-	c.false(conditionPodsReady, reasonNotSupported, "This version of the function does not let pods join by a label yet. Nothing is composed for them: use spec.client until then.")
 }
 
 func (c *conditions) gatewayNotFound(p *spec.WireguardPeer) {
+	c.waits(p, "Waiting for the gateway, which the condition GatewayFound speaks of. Until then pods with the label are refused.")
 	c.false(conditionGatewayFound, reasonNotFound, fmt.Sprintf(
 		"There is no WireguardGateway %q in namespace %q: create it, or correct spec.gatewayRef.", p.GatewayName, p.GatewayNamespace))
 }
 
 // refuse says that the namespace is not let in, and nothing else of the gateway.
 func (c *conditions) refuse(p *spec.WireguardPeer) {
+	c.waits(p, "Waiting for the gateway to allow this namespace, which the condition Permitted speaks of. Until then pods with the label are refused.")
 	c.false(conditionPermitted, v1alpha1.ReasonNamespaceNotAllowed, fmt.Sprintf(
 		"The gateway does not allow WireguardPeers of namespace %q: ask its owner to allow it in the gateway's spec.allowedPeerNamespaces.", p.Namespace))
+}
+
+// waits tells what pods wait for.
+func (c *conditions) waits(p *spec.WireguardPeer, message string) {
+	if p.Pods != nil {
+		c.false(conditionPodsReady, reasonWaitingForGateway, message)
+	}
 }
 
 // gatewayInvalid is why nothing is changed. What is wrong with the gateway is
 // for its owner to know.
 func gatewayInvalid(p *spec.WireguardPeer) error {
-	return &plan.ConditionError{Condition: conditionConfigReady, Reason: reasonGatewayInvalid, Message: fmt.Sprintf(
+	return &plan.ConditionError{Condition: plan.ConditionOf(p), Reason: reasonGatewayInvalid, Message: fmt.Sprintf(
 		"the gateway %q in namespace %q cannot be read; nothing was changed. Its owner finds what to do in its condition SpecValid", p.GatewayName, p.GatewayNamespace)}
 }
 
 // awaitsSeed tells whether the gateway is so new that it has no seed yet. Where
 // it had one, or the peer has something that depends on it, its seed is missing
-// instead, which changes nothing.
-func (c *conditions) awaitsSeed(in *plan.ClientInputs, observed map[string]*fnv1.Resource) bool {
-	if in.Seed != nil || in.GatewayStatus.PublicKey != "" || len(observed) > 0 {
+// instead, which changes nothing. The wall around pods depends on no seed.
+func (c *conditions) awaitsSeed(in *plan.PeerInputs, observed map[string]*fnv1.Resource) bool {
+	had := len(observed)
+	if observed[names.KeyNetworkPolicy] != nil {
+		had--
+	}
+	if in.Seed != nil || in.GatewayStatus.PublicKey != "" || had > 0 {
 		return false
 	}
-	c.false(conditionConfigReady, reasonWaitingForGateway, "Waiting for the gateway to make its keys. If this lasts, look at the conditions of the gateway.")
+	c.false(plan.ConditionOf(in.Peer), reasonWaitingForGateway, "Waiting for the gateway to make its keys. If this lasts, look at the conditions of the gateway.")
 	return true
 }
 

@@ -112,23 +112,6 @@ func TestDisabledAndExpired(t *testing.T) {
 	}
 }
 
-func TestPodsAreNotSupportedYet(t *testing.T) {
-	c := newCluster(t)
-	c.gateway(gatewayAll)
-	c.apply("apiVersion: wireguardgateway.io/v1alpha1\nkind: WireguardPeer\nmetadata: {name: media, namespace: apps}\nspec: {gatewayRef: {name: home, namespace: vpn}, pods: {}}")
-	c.settle()
-	c.want("WireguardPeer", "apps", "media", "SpecValid", "TRUE Valid")
-	c.want("WireguardPeer", "apps", "media", "Permitted", "TRUE Available")
-	c.want("WireguardPeer", "apps", "media", "ConfigReady", "TRUE NotRequested")
-	c.want("WireguardPeer", "apps", "media", "PodsReady", "FALSE NotSupported")
-	if got := c.namesOf("apps"); len(got) != 0 {
-		t.Errorf("want nothing composed, got %v", got)
-	}
-	if c.last[objectID("WireguardPeer", "apps", "media")].GetDesired().GetComposite().GetReady() != fnv1.Ready_READY_FALSE {
-		t.Error("want a peer whose pods cannot join not to be ready")
-	}
-}
-
 // Every path has every condition, in one order.
 func TestPeerConditionsAreClosed(t *testing.T) {
 	const yes, no, unknown = fnv1.Status_STATUS_CONDITION_TRUE, fnv1.Status_STATUS_CONDITION_FALSE, fnv1.Status_STATUS_CONDITION_UNKNOWN

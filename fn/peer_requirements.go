@@ -13,6 +13,11 @@ import (
 const (
 	requireGateway   = "gateway"
 	requireNamespace = "namespace"
+
+	requireMutatingPolicy    = "mutating-policy"
+	requireMutatingBinding   = "mutating-binding"
+	requireValidatingPolicy  = "validating-policy"
+	requireValidatingBinding = "validating-binding"
 )
 
 // questions are requirements that are asked one after the other. Crossplane
@@ -64,6 +69,11 @@ func (q *questions) labels(p *spec.WireguardPeer, c spec.Consent) (labels map[st
 	if c.ByLabels() == nil {
 		return nil, true
 	}
+	return q.namespace(p)
+}
+
+// namespace asks for the labels of the peer's own namespace.
+func (q *questions) namespace(p *spec.WireguardPeer) (labels map[string]string, answered bool) {
 	o, answered := q.one(requireNamespace, &fnv1.ResourceSelector{
 		ApiVersion: "v1",
 		Kind:       "Namespace",

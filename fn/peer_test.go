@@ -65,6 +65,15 @@ func (c *cluster) keepsSecrets() {
 				secrets = append(secrets, v, confLine(v, "PrivateKey"), confLine(v, "PresharedKey"))
 			case key == "config.json":
 				secrets = append(secrets, c.config().PrivateKey.String())
+				for _, class := range c.config().PodClasses {
+					secrets = append(secrets, class.Key.String(), fmt.Sprintf("%x", class.Key.Key))
+				}
+			case key == "enrolment.json":
+				e, err := wireguard.DecodeEnrolment([]byte(v))
+				if err != nil {
+					c.t.Error(err)
+				}
+				secrets = append(secrets, v, e.ClassKey.String())
 			}
 		}
 	}

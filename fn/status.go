@@ -1,7 +1,9 @@
 package fn
 
 import (
+	"cmp"
 	"net/netip"
+	"slices"
 
 	"github.com/wireguardgateway/function-wireguard-gateway/api/v1alpha1"
 	"github.com/wireguardgateway/function-wireguard-gateway/fn/names"
@@ -33,10 +35,19 @@ func status(g *plan.Gateway, o *observed) v1alpha1.WireguardGatewayStatus {
 	if o.report != nil {
 		s.InjectedPods = int64(o.report.InjectedPods)
 	}
-	s.Peers = make([]v1alpha1.PeerStatus, len(g.Peers))
+	s.Peers = make([]v1alpha1.PeerStatus, 0, len(g.Peers)+len(g.PodClasses))
 	for i := range g.Peers {
-		s.Peers[i] = peerStatus(g, &g.Peers[i])
+		s.Peers = append(s.Peers, peerStatus(g, &g.Peers[i]))
 	}
+	for i := range g.PodClasses {
+		c := &g.PodClasses[i]
+		s.Peers = append(s.Peers, v1alpha1.PeerStatus{
+			Name: c.Name, Namespace: c.Namespace, Pods: true, State: c.State, Reason: c.Reason, Message: c.Message,
+		})
+	}
+	slices.SortStableFunc(s.Peers, func(a, b v1alpha1.PeerStatus) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
 	return s
 }
 

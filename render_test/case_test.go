@@ -20,6 +20,7 @@ import (
 	fnv1 "github.com/crossplane/function-sdk-go/proto/v1"
 	"google.golang.org/protobuf/proto"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
 
 	"github.com/wireguardgateway/function-wireguard-gateway/fn"
 	"github.com/wireguardgateway/function-wireguard-gateway/fn/offline"
@@ -78,6 +79,17 @@ func load(tb testing.TB, dir string) offline.Request {
 	in.Required = append(in.Required, objects(tb, filepath.Join(dir, "required.yaml"))...)
 	if input := objects(tb, filepath.Join(dir, "input.yaml")); len(input) > 0 {
 		in.Input = input[0]
+	}
+	// A list of kinds that the cluster lacks, for a Crossplane that can tell.
+	if b, err := os.ReadFile(filepath.Join(dir, "lacks.yaml")); err == nil {
+		var lacks []string
+		if err := yaml.Unmarshal(b, &lacks); err != nil {
+			tb.Fatal(err)
+		}
+		in.Lacks = map[string]bool{}
+		for _, kind := range lacks {
+			in.Lacks[kind] = true
+		}
 	}
 	in.Composite = objects(tb, filepath.Join(dir, "xr.yaml"))[0]
 	return in

@@ -24,6 +24,12 @@ func endsAgree(tb testing.TB, o outcome) (bad []string) {
 	if got := statusOf(o.rsp)["publicKey"].GetStringValue(); got != gateway {
 		bad = append(bad, "status has another public key than the device")
 	}
+	for _, class := range config.PodClasses {
+		seed, err := wireguard.ParseSeed(secretData(o.rsp.GetDesired().GetResources()["seed"].GetResource())["seed"])
+		if err == nil && class.Key != seed.PodClassKey(class.Namespace, class.Name) {
+			bad = append(bad, class.Name+" has another key than its pods will have")
+		}
+	}
 	for i := range config.Peers {
 		p := &config.Peers[i]
 		secret := secretData(o.rsp.GetDesired().GetResources()["peer-"+p.Name].GetResource())

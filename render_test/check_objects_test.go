@@ -78,7 +78,7 @@ func cleanObjects(_ testing.TB, o outcome) (bad []string) {
 }
 
 // emptyAllowed are fields where an empty object says something.
-var emptyAllowed = regexp.MustCompile(`\.(emptyDir|podSelector|namespaceSelector|selector|securityContext|persistentVolumeClaim|labelSelector|nodeAffinity|podAffinity|podAntiAffinity|affinity)$|\.from\[\d+\]$`)
+var emptyAllowed = regexp.MustCompile(`\.(emptyDir|podSelector|namespaceSelector|selector|securityContext|persistentVolumeClaim|labelSelector|nodeAffinity|podAffinity|podAntiAffinity|affinity)$|\.from\[\d+\]$|\.toEndpoints\[\d+\]$`)
 
 // meaningfulEmpties: no empty object or list that says nothing, and none lost
 // that says something: emptyDir, and a selector of everything.

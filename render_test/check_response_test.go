@@ -54,6 +54,9 @@ func isPeer(o outcome) bool {
 // would not know the client, and with the status that names it. Without one the
 // peer is not ready.
 func wholePeer(o outcome, ours map[string]bool) (bad []string) {
+	if hasPods(o) {
+		return wholePods(o, ours)
+	}
 	if ours["config"] && !ours["attachment"] {
 		bad = append(bad, "the peer has a configuration that its gateway does not know of")
 	}
@@ -62,6 +65,44 @@ func wholePeer(o outcome, ours map[string]bool) (bad []string) {
 	}
 	if !ours["config"] && o.rsp.GetDesired().GetComposite().GetReady() != fnv1.Ready_READY_FALSE && o.rsp.GetDesired().GetComposite() != nil {
 		bad = append(bad, "a peer without a configuration is ready")
+	}
+	return bad
+}
+
+// hasPods tells whether a WireguardPeer is a class of pods.
+func hasPods(o outcome) bool {
+	return o.req.GetObserved().GetComposite().GetResource().GetFields()["spec"].GetStructValue().GetFields()["pods"].GetStructValue() != nil
+}
+
+// joining are the keys of what pods need to join, which come and go together.
+var joining = []string{"enrolment", "injection", "role", "role-binding"}
+
+// wholePods: the wall around pods stands whatever becomes of the rest, and pods
+// join only with all that this takes.
+func wholePods(o outcome, ours map[string]bool) (bad []string) {
+	if o.rsp.GetDesired().GetComposite() == nil {
+		return nil // Requirements only.
+	}
+	pods := o.req.GetObserved().GetComposite().GetResource().GetFields()["spec"].GetStructValue().GetFields()["pods"].GetStructValue().GetFields()
+	none := pods["networkPolicy"].GetStructValue().GetFields()["type"].GetStringValue() == "None"
+	lacks := o.req.GetRequiredSchemas()["network-policy"] != nil && o.req.GetRequiredSchemas()["network-policy"].GetOpenapiV3() == nil
+	if ours["network-policy"] == (none || lacks) {
+		bad = append(bad, fmt.Sprintf("it is %t that there is a wall around the pods", ours["network-policy"]))
+	}
+	for _, key := range joining {
+		if ours[key] != ours[joining[0]] {
+			bad = append(bad, "pods join by halves, with or without "+key)
+		}
+		if ours[key] && !ours["attachment"] {
+			bad = append(bad, "pods would join a gateway that does not know of them, by "+key)
+		}
+	}
+	ready := false
+	for _, c := range o.rsp.GetConditions() {
+		ready = ready || c.GetType() == "PodsReady" && c.GetStatus() == fnv1.Status_STATUS_CONDITION_TRUE
+	}
+	if unready := o.rsp.GetDesired().GetComposite().GetReady() == fnv1.Ready_READY_FALSE; unready == ready {
+		bad = append(bad, "PodsReady and the peer's readiness do not agree")
 	}
 	return bad
 }
@@ -88,7 +129,7 @@ func allOrNothing(_ testing.TB, o outcome) (bad []string) {
 		return bad
 	}
 	if isPeer(o) {
-		if before != nil && len(ours) == 0 {
+		if before != nil && len(ours) == 0 && after.GetComposite().GetReady() == before.GetComposite().GetReady() {
 			return bad
 		}
 		return append(bad, wholePeer(o, ours)...)
@@ -138,7 +179,7 @@ func allOrNothing(_ testing.TB, o outcome) (bad []string) {
 func frozenKeys(_ testing.TB, o outcome) (bad []string) {
 	known := append(slices.Clone(always), "seed", "tunnel-service", "http-route", "udp-route", "network-policy", "pod-disruption-budget", "pod-monitor")
 	if isPeer(o) {
-		known = []string{"attachment", "config"}
+		known = append([]string{"attachment", "config", "network-policy"}, joining...)
 	}
 	for key := range o.rsp.GetDesired().GetResources() {
 		if o.req.GetDesired().GetResources()[key] == nil && !slices.Contains(known, key) && (isPeer(o) || !strings.HasPrefix(key, "peer-")) {
@@ -213,7 +254,7 @@ func allConditions(_ testing.TB, o outcome) (bad []string) {
 				bad = append(bad, c.GetType()+" is False and does not say why")
 			}
 			failed = failed || c.GetType() == "SpecValid" || c.GetType() == "KeysReady" ||
-				(c.GetType() == "ConfigReady" && slices.Contains(changesNothing, c.GetReason()))
+				((c.GetType() == "ConfigReady" || c.GetType() == "PodsReady") && slices.Contains(changesNothing, c.GetReason()))
 		}
 	}
 	want := conditionTypes

@@ -78,7 +78,17 @@ func secrets(tb testing.TB, o outcome) map[string][]byte {
 			if key == wireguard.ConfigKey {
 				if c, err := wireguard.DecodeGatewayConfig(b); err == nil {
 					add(what+" privateKey", []byte(c.PrivateKey.String()))
+					for _, class := range c.PodClasses {
+						add(what+" key of "+class.Name, []byte(class.Key.String()))
+					}
 				}
+			}
+			if key == wireguard.EnrolmentKey {
+				e, err := wireguard.DecodeEnrolment(b)
+				if err != nil {
+					tb.Errorf("%s cannot be read: the test does not know what to look for: %v", what, err)
+				}
+				add(what+" classKey", []byte(e.ClassKey.String()))
 			}
 		}
 	}
@@ -153,6 +163,9 @@ func wellFormedKeys(_ testing.TB, o outcome) (bad []string) {
 	}
 	for name, r := range o.rsp.GetDesired().GetResources() {
 		for key, b := range secretData(r.GetResource()) {
+			if e, err := wireguard.DecodeEnrolment(b); key == wireguard.EnrolmentKey && (err != nil || e.GatewayPublicKey.String() != public) {
+				bad = append(bad, fmt.Sprintf("%s of %s has another public key than status", key, name))
+			}
 			if filepath.Ext(key) != ".conf" {
 				continue
 			}

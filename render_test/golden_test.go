@@ -87,12 +87,20 @@ func readable(t *testing.T, rsp *fnv1.RunFunctionResponse) []byte {
 	for name, s := range rsp.GetRequirements().GetResources() {
 		requires[name] = strings.Join(strings.Fields(strings.Replace(fmt.Sprintln(s.GetKind(), s.GetNamespace(), s.GetMatchName(), s.GetMatchLabels().GetLabels()), "map[]", "", 1)), " ")
 	}
-	section("response", map[string]any{
+	response := map[string]any{
 		"ttl":        rsp.GetMeta().GetTtl().AsDuration().String(),
 		"results":    results,
 		"conditions": conditions,
 		"requires":   requires,
-	})
+	}
+	if schemas := rsp.GetRequirements().GetSchemas(); len(schemas) > 0 {
+		kinds := map[string]string{}
+		for name, s := range schemas {
+			kinds[name] = s.GetApiVersion() + " " + s.GetKind()
+		}
+		response["asks for the kinds"] = kinds
+	}
+	section("response", response)
 	if c := rsp.GetDesired().GetComposite(); c != nil {
 		section("composite", c.GetResource().AsMap())
 	}

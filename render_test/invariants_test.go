@@ -170,7 +170,7 @@ func TestRequirementsAreStable(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			answered := c.run(t)
 			unanswered := proto.CloneOf(answered.req)
-			unanswered.RequiredResources = nil
+			unanswered.RequiredResources, unanswered.RequiredSchemas = nil, nil
 			o := again(t, unanswered)
 			want := answered.rsp.GetRequirements()
 			if isPeer(o) {

@@ -109,6 +109,11 @@ type PeerStatus struct {
 	// +optional
 	SecretName string `json:"secretName,omitempty"`
 
+	// Pods tells that it is a class of pods, each with a key and addresses of its
+	// own. Its pods are counted in injectedPods, and not in activePeers.
+	// +optional
+	Pods bool `json:"pods,omitempty"`
+
 	// State is Active, Disabled, Expired or Rejected.
 	// +optional
 	State string `json:"state,omitempty"`

@@ -142,7 +142,8 @@ type PeerGateway struct {
 	// +optional
 	PublicKey string `json:"publicKey,omitempty"`
 
-	// Endpoint of the gateway, over UDP from anywhere, where it is known.
+	// Endpoint of the gateway, over UDP: from anywhere, where it is known; for
+	// pods, from within the cluster.
 	// +optional
 	Endpoint string `json:"endpoint,omitempty"`
 }

@@ -101,6 +101,10 @@ const (
 	// by LabelGateway.
 	LabelGatewayNamespace = "wireguardgateway.io/gateway-namespace"
 
+	// LabelInjection is on the parameters of injection, with the value "true":
+	// admission selects them by it.
+	LabelInjection = "wireguardgateway.io/injection"
+
 	// Application is the value of LabelName.
 	Application = "wireguard-gateway"
 )
@@ -130,6 +134,23 @@ func Selector(gateway string) map[string]string {
 		LabelInstance: gateway,
 	}
 }
+
+// Admission names the objects of package/cluster/injection.yaml that let pods
+// join. They are the same for all.
+const Admission = "wireguard-gateway-injection"
+
+// Data keys of the parameters of injection. Admission can read no documents.
+const (
+	InjectionImage      = "image"
+	InjectionPullPolicy = "pullPolicy"
+	InjectionSecret     = "secretName"
+	// InjectionTun is "true" where the sidecar may need /dev/net/tun, and "false".
+	InjectionTun = "tun"
+	// InjectionRequests and InjectionLimits are resources, one "name=quantity" a
+	// line.
+	InjectionRequests = "requests"
+	InjectionLimits   = "limits"
+)
 
 // Containers of the gateway's pod. Users' containers cannot have these names.
 const (

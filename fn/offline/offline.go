@@ -33,6 +33,9 @@ type Request struct {
 	Required []*unstructured.Unstructured
 	// Input of the function, nil for none.
 	Input *unstructured.Unstructured
+	// Lacks are kinds that the cluster does not have. Where it is nil, Crossplane
+	// cannot tell: before 2.2, it could not.
+	Lacks map[string]bool
 }
 
 // Run runs the function until its requirements are answered.
@@ -52,6 +55,9 @@ func Run(ctx context.Context, fn fnv1.FunctionRunnerServiceServer, in Request) (
 		}
 		asked = rsp.GetRequirements()
 		if req.RequiredResources, err = in.answer(asked); err != nil {
+			return nil, err
+		}
+		if req.RequiredSchemas, err = in.answerSchemas(asked); err != nil {
 			return nil, err
 		}
 	}
@@ -85,6 +91,9 @@ func (in Request) proto() (*fnv1.RunFunctionRequest, error) {
 			Composite: &fnv1.Resource{Resource: xr},
 			Resources: map[string]*fnv1.Resource{},
 		},
+	}
+	if in.Lacks != nil {
+		req.Meta.Capabilities = append(req.Meta.Capabilities, fnv1.Capability_CAPABILITY_REQUIRED_SCHEMAS)
 	}
 	for _, o := range in.Observed {
 		key := o.GetAnnotations()[AnnotationKey]
@@ -120,6 +129,23 @@ func (in Request) answer(asked *fnv1.Requirements) (map[string]*fnv1.Resources, 
 				return nil, err
 			}
 			answers[name].Items = append(answers[name].Items, &fnv1.Resource{Resource: s})
+		}
+	}
+	return answers, nil
+}
+
+// answerSchemas tells which kinds there are. Of their schemas nobody wants to
+// know anything.
+func (in Request) answerSchemas(asked *fnv1.Requirements) (map[string]*fnv1.Schema, error) {
+	answers := map[string]*fnv1.Schema{}
+	for name, selector := range asked.GetSchemas() {
+		answers[name] = &fnv1.Schema{}
+		if in.Lacks[selector.GetKind()] {
+			continue
+		}
+		var err error
+		if answers[name].OpenapiV3, err = structpb.NewStruct(map[string]any{"type": "object"}); err != nil {
+			return nil, errors.Wrap(err, "cannot encode a schema")
 		}
 	}
 	return answers, nil

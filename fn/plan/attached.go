@@ -32,12 +32,23 @@ const (
 	maxPeersSize = 768 << 10
 )
 
+// attachedSettings is the document of an attachment: the settings of a client
+// with its public key, or that it is a class of pods and nothing else. A gateway
+// that does not know of pods misses the key, and refuses them.
+type attachedSettings struct {
+	v1alpha1.Client `json:",inline"`
+
+	Pods bool `json:"pods,omitempty"`
+}
+
 // attached is a WireguardPeer whose attachment was accepted.
 type attached struct {
 	spec.Peer
 
 	// unfit is why it does not fit the gateway, empty where it does.
 	unfit string
+	// pods tells that it is a class of pods, of which the rest says nothing.
+	pods bool
 }
 
 // attached returns the WireguardPeers whose attachments are accepted, sorted by
@@ -93,13 +104,16 @@ func readAttachment(m *corev1.ConfigMap, g *spec.Gateway, key []byte) (attached,
 	if !a.Authentic(key, m.Data[wireguard.AttachmentMACKey]) {
 		return attached{}, false
 	}
-	client := v1alpha1.Client{}
-	if err := json.Unmarshal(a.Client, &client); err != nil || client.PublicKey == "" {
+	s := attachedSettings{}
+	if err := json.Unmarshal(a.Client, &s); err != nil || s.Pods == (s.PublicKey != "") {
 		return attached{}, false
 	}
+	if s.Pods {
+		return attached{Peer: spec.Peer{Namespace: m.Namespace, Name: name}, pods: true}, true
+	}
 	// It names no Secrets: they would be taken for the gateway's own.
-	client.PrivateKeySecretRef = nil
-	peer, errs := spec.ParseClient(name, m.Namespace, &client, g)
+	s.PrivateKeySecretRef = nil
+	peer, errs := spec.ParseClient(name, m.Namespace, &s.Client, g)
 	return attached{Peer: peer, unfit: explain(errs)}, true
 }
 
@@ -127,9 +141,9 @@ func explain(errs field.ErrorList) string {
 	}
 }
 
-// attach adds the WireguardPeers to the peers. Those that have the name of an
-// inline peer are returned instead: they take part in nothing, so that nothing
-// of the inline one changes.
+// attach adds the WireguardPeers to the peers and to the classes of pods. Clients
+// that have the name of an inline peer are returned instead: they take part in
+// nothing, so that nothing of the inline one changes.
 func (g *Gateway) attach(accepted []attached) (duplicates []Peer) {
 	inline := make(map[string]bool, len(g.Peers))
 	for i := range g.Peers {
@@ -137,6 +151,10 @@ func (g *Gateway) attach(accepted []attached) (duplicates []Peer) {
 	}
 	for i := range accepted {
 		a := &accepted[i]
+		if a.pods {
+			g.attachPods(a, inline)
+			continue
+		}
 		a.Access = withinLimits(g.Consent.Limits.Access, a.Access)
 		p := Peer{Peer: &a.Peer, Attached: true}
 		if inline[p.ID()] {
@@ -180,38 +198,49 @@ func (g *Gateway) withinConsent(accepted []attached) {
 // withinSize rejects the WireguardPeers for which the configuration has no
 // room. Who was in it and has not grown stays.
 func (g *Gateway) withinSize(before before) {
-	sizes, total, limited := map[string]int{}, 0, false
+	var asking []sized
+	total := 0
 	for i := range g.Peers {
 		p := &g.Peers[i]
 		switch {
 		case p.State != v1alpha1.PeerActive:
 		case p.Attached:
-			sizes[p.ID()], limited = size(p.device()), true
+			asking = append(asking, sized{p.ID(), size(p.device()), p.reject})
 		default:
 			total += size(p.device())
 		}
 	}
-	if !limited {
-		return
+	for i := range g.PodClasses {
+		if c := &g.PodClasses[i]; c.State == v1alpha1.PeerActive {
+			asking = append(asking, sized{c.ID(), size(c.PodClass), c.reject})
+		}
 	}
-	for _, p := range g.settledFirst(func(p *Peer) bool { return sizes[p.ID()] <= before.sizes[p.ID()] }) {
-		s := sizes[p.ID()]
+	slices.SortStableFunc(asking, func(a, b sized) int {
+		return cmp.Or(cmp.Compare(before.newcomer(a), before.newcomer(b)), cmp.Compare(a.id, b.id))
+	})
+	for _, a := range asking {
 		switch {
-		case s == 0:
-		case s > maxPeerSize:
-			p.reject(v1alpha1.ReasonTooLarge, fmt.Sprintf(
-				"the access rules of peer %q, within those of the gateway's owner, are %d bytes, and at most %d fit: use fewer or wider rules", p.title(), s, maxPeerSize))
-		case total+s > maxPeersSize:
-			p.reject(v1alpha1.ReasonTooLarge, fmt.Sprintf(
-				"the gateway's configuration has no room left for peer %q: use fewer access rules, or another gateway", p.title()))
+		case a.size > maxPeerSize:
+			a.reject(v1alpha1.ReasonTooLarge, fmt.Sprintf(
+				"the access rules of peer %q, within those of the gateway's owner, are %d bytes, and at most %d fit: use fewer or wider rules", a.id, a.size, maxPeerSize))
+		case total+a.size > maxPeersSize:
+			a.reject(v1alpha1.ReasonTooLarge, fmt.Sprintf(
+				"the gateway's configuration has no room left for peer %q: use fewer access rules, or another gateway", a.id))
 		default:
-			total += s
+			total += a.size
 		}
 	}
 }
 
-// size is how much of the configuration a peer is, in bytes.
-func size(p wireguard.Peer) int {
+// sized is a WireguardPeer that asks for room in the configuration.
+type sized struct {
+	id     string
+	size   int // in bytes
+	reject func(reason, message string)
+}
+
+// size is how much of the configuration a peer or a class of pods is, in bytes.
+func size(p any) int {
 	b, err := json.Marshal(p)
 	if err != nil {
 		// Keys, addresses and rules always encode.

@@ -257,8 +257,8 @@ func TestAttachedConflicts(t *testing.T) {
 			if diff := cmp.Diff(tc.want, summary(g)); diff != "" {
 				t.Errorf("%s: -want, +got:\n%s", tc.reason, diff)
 			}
-			if rejected := g.Rejected(); tc.message != "" && (len(rejected) != 1 || rejected[0].Message != tc.message) {
-				t.Errorf("%s: want the message\n%s\ngot %q", tc.reason, tc.message, rejected[0].Message)
+			if rejected := g.Rejected(); tc.message != "" && (len(rejected) != 1 || rejected[0] != tc.message) {
+				t.Errorf("%s: want the message\n%s\ngot %q", tc.reason, tc.message, rejected)
 			}
 			// In another order, and once it is settled, it is the same.
 			slices.Reverse(in.Attachments)

@@ -13,9 +13,9 @@ import (
 // never displaces anyone.
 type before struct {
 	addresses map[string][]netip.Addr
-	keys      map[string]string         // public keys of peers that were served
+	keys      map[string]string         // public keys of peers that were served, empty for classes of pods
 	routes    map[string][]netip.Prefix // routes of peers that were on the device
-	sizes     map[string]int            // of peers that were on the device, in bytes
+	sizes     map[string]int            // of peers and classes of pods that were in the configuration, in bytes
 }
 
 // before reads it from the status, and what is missing there from the
@@ -40,6 +40,11 @@ func (in *Inputs) before() before {
 		if len(p.Routes) > 0 {
 			b.routes[id(p.Namespace, p.Name)] = p.Routes
 		}
+	}
+	for i := range config.PodClasses {
+		c := &config.PodClasses[i]
+		b.keys[id(c.Namespace, c.Name)] = ""
+		b.sizes[id(c.Namespace, c.Name)] = size(*c)
 	}
 	for i := range in.Status.Peers {
 		p := &in.Status.Peers[i]
@@ -77,4 +82,13 @@ func (b before) hadRoutes(p *Peer) bool {
 		}
 	}
 	return true
+}
+
+// newcomer is 0 for who was in the configuration with at least as much, and 1
+// for others.
+func (b before) newcomer(s sized) int {
+	if s.size <= b.sizes[s.id] {
+		return 0
+	}
+	return 1
 }

@@ -20,9 +20,18 @@ import (
 // success makes false.
 const ConditionConfigReady = "ConfigReady"
 
-// ClientInputs are all that the plan of a WireguardPeer's client depends on,
-// once its gateway lets it in.
-type ClientInputs struct {
+// ConditionOf is the condition that a plan without success makes false, of a
+// client or of pods.
+func ConditionOf(p *spec.WireguardPeer) string {
+	if p.Pods != nil {
+		return ConditionPodsReady
+	}
+	return ConditionConfigReady
+}
+
+// PeerInputs are all that the plan of a WireguardPeer depends on, once its
+// gateway lets it in.
+type PeerInputs struct {
 	Peer     *spec.WireguardPeer
 	Settings v1alpha1.Client
 	Status   *v1alpha1.WireguardPeerStatus
@@ -58,7 +67,7 @@ type Client struct {
 
 // NewClient makes the plan of a WireguardPeer's client. The error is a
 // *ConditionError.
-func NewClient(in ClientInputs) (*Client, error) {
+func NewClient(in PeerInputs) (*Client, error) {
 	keys, err := in.keys()
 	if err != nil {
 		return nil, err
@@ -96,21 +105,22 @@ func NewClient(in ClientInputs) (*Client, error) {
 
 // keys derives the gateway's keys as the gateway does, from the seed that it
 // last used. Without it nothing is changed: what the client has stays valid.
-func (in *ClientInputs) keys() (Keys, error) {
+func (in *PeerInputs) keys() (Keys, error) {
 	ref := in.Gateway.Keys.SeedSecret
 	key := cmp.Or(ref.Key, names.DataSeed)
+	condition := ConditionOf(in.Peer)
 	of := fmt.Sprintf("the gateway %q in namespace %q", in.Gateway.Name, in.Gateway.Namespace)
 	if in.Seed == nil {
-		return Keys{}, &ConditionError{ConditionConfigReady, ReasonSeedMissing, of +
+		return Keys{}, &ConditionError{condition, ReasonSeedMissing, of +
 			" has no seed, which every key derives from; nothing was changed. Its owner finds what to do in its condition KeysReady"}
 	}
 	seed, err := wireguard.ParseSeed(in.Seed[key])
 	if err != nil {
-		return Keys{}, &ConditionError{ConditionConfigReady, ReasonSeedMalformed, of +
+		return Keys{}, &ConditionError{condition, ReasonSeedMalformed, of +
 			" has a seed that cannot be read; nothing was changed. Its owner finds what to do in its condition KeysReady"}
 	}
 	if was := in.GatewayStatus.SeedID; was != "" && was != seed.ID() {
-		return Keys{}, &ConditionError{ConditionConfigReady, ReasonSeedMismatch, of +
+		return Keys{}, &ConditionError{condition, ReasonSeedMismatch, of +
 			" has another seed than the one that it runs with; nothing was changed. Its owner finds what to do in its condition KeysReady"}
 	}
 	k := Keys{Seed: seed, Private: seed.ServerKey(in.Gateway.Keys.Rotation)}
@@ -120,7 +130,7 @@ func (in *ClientInputs) keys() (Keys, error) {
 
 // attachment tells the gateway of the client: what its user wrote, and the
 // public key instead of any private one.
-func (in *ClientInputs) attachment(public wireguard.Key) *wireguard.Attachment {
+func (in *PeerInputs) attachment(public wireguard.Key) *wireguard.Attachment {
 	if public.IsZero() {
 		return nil
 	}
@@ -131,21 +141,26 @@ func (in *ClientInputs) attachment(public wireguard.Key) *wireguard.Attachment {
 		// Strings, numbers and times always encode.
 		panic(err)
 	}
+	return in.attachmentOf(b)
+}
+
+// attachmentOf tells the gateway of the peer, with the given settings.
+func (in *PeerInputs) attachmentOf(settings []byte) *wireguard.Attachment {
 	return &wireguard.Attachment{
 		Gateway:   id(in.Gateway.Namespace, in.Gateway.Name),
 		Namespace: in.Peer.Namespace,
 		Name:      in.Peer.Name,
 		UID:       in.UID,
-		Client:    b,
+		Client:    settings,
 	}
 }
 
 // entry is what the gateway says of the client, nil where it says nothing yet.
 // An inline peer that had the same namespace and name has another Secret.
-func (in *ClientInputs) entry() *v1alpha1.PeerStatus {
+func (in *PeerInputs) entry() *v1alpha1.PeerStatus {
 	for i := range in.GatewayStatus.Peers {
 		e := &in.GatewayStatus.Peers[i]
-		if e.Namespace == in.Peer.Namespace && e.Name == in.Peer.Name &&
+		if e.Namespace == in.Peer.Namespace && e.Name == in.Peer.Name && !e.Pods &&
 			(e.State == v1alpha1.PeerRejected || e.SecretName == names.PeerConfig(e.Name)) {
 			return e
 		}
@@ -155,7 +170,7 @@ func (in *ClientInputs) entry() *v1alpha1.PeerStatus {
 
 // addresses are those that the gateway has given the client. Where its status
 // was lost, the client keeps what it had: the gateway will give it the same.
-func (in *ClientInputs) addresses(entry *v1alpha1.PeerStatus) []netip.Addr {
+func (in *PeerInputs) addresses(entry *v1alpha1.PeerStatus) []netip.Addr {
 	have := in.Status.Addresses
 	if entry != nil {
 		have = entry.Addresses
@@ -171,7 +186,7 @@ func (in *ClientInputs) addresses(entry *v1alpha1.PeerStatus) []netip.Addr {
 
 // endpoints are those of the gateway's status. Only the gateway sees its own
 // Service.
-func (in *ClientInputs) endpoints(g *Gateway) Endpoints {
+func (in *PeerInputs) endpoints(g *Gateway) Endpoints {
 	e := g.endpoints(Inputs{})
 	e.Direct = HostPort{}
 	e.Awaited = ""
@@ -186,7 +201,7 @@ func (in *ClientInputs) endpoints(g *Gateway) Endpoints {
 }
 
 // sites are the networks behind the gateway's other peers.
-func (in *ClientInputs) sites() []site {
+func (in *PeerInputs) sites() []site {
 	var ss []site
 	for i := range in.GatewayStatus.Peers {
 		e := &in.GatewayStatus.Peers[i]

@@ -27,6 +27,12 @@ func (g *Gateway) Config() wireguard.GatewayConfig {
 		}
 		c.Peers = append(c.Peers, p.device())
 	}
+	for i := range g.PodClasses {
+		if g.PodClasses[i].State == v1alpha1.PeerActive {
+			c.PodClasses = append(c.PodClasses, g.PodClasses[i].PodClass)
+			c.PodCIDRs = g.Platform.PodCIDRs
+		}
+	}
 	return c
 }
 

@@ -57,7 +57,10 @@ type Gateway struct {
 	Keys      Keys
 	Addresses []netip.Prefix // the server's, with the length of its pool
 	Peers     []Peer         // sorted by namespace and name
-	Endpoints Endpoints
+	// PodClasses are the WireguardPeers whose pods join by a label, sorted by
+	// namespace and name.
+	PodClasses []PodClass
+	Endpoints  Endpoints
 	// NextExpiry is when the next peer expires, zero where none does.
 	NextExpiry time.Time
 	// Reservations are the addresses of every peer that has any.
@@ -160,18 +163,25 @@ func (g *Gateway) sortPeers() {
 	})
 }
 
-// Rejected returns the peers that cannot be served.
-func (g *Gateway) Rejected() []*Peer {
-	var ps []*Peer
+// Rejected says why peers and classes of pods cannot be served, one message for
+// each.
+func (g *Gateway) Rejected() []string {
+	var why []string
 	for i := range g.Peers {
-		if g.Peers[i].State == v1alpha1.PeerRejected {
-			ps = append(ps, &g.Peers[i])
+		if p := &g.Peers[i]; p.State == v1alpha1.PeerRejected {
+			why = append(why, p.Message)
 		}
 	}
-	return ps
+	for i := range g.PodClasses {
+		if c := &g.PodClasses[i]; c.State == v1alpha1.PeerRejected {
+			why = append(why, c.Message)
+		}
+	}
+	return why
 }
 
-// Active returns the number of peers that may connect.
+// Active returns the number of peers that may connect. Pods are not among them:
+// the agent counts those.
 func (g *Gateway) Active() int {
 	n := 0
 	for i := range g.Peers {

@@ -5,13 +5,16 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
+// cpuRequest is what all of ours ask for: at rest they need less.
+const cpuRequest = "10m"
+
 // resources returns the user's, or small requests where there are none. Nothing
 // of ours has a limit by default: one on CPU would be one on throughput, and one
 // on memory would kill every tunnel at once.
-func resources(users corev1.ResourceRequirements, cpu, memory string) corev1.ResourceRequirements {
+func resources(users corev1.ResourceRequirements, memory string) corev1.ResourceRequirements {
 	if len(users.Requests) == 0 && len(users.Limits) == 0 && len(users.Claims) == 0 {
 		users.Requests = corev1.ResourceList{
-			corev1.ResourceCPU:    resource.MustParse(cpu),
+			corev1.ResourceCPU:    resource.MustParse(cpuRequest),
 			corev1.ResourceMemory: resource.MustParse(memory),
 		}
 	}

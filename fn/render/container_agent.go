@@ -40,7 +40,7 @@ func agent(g *plan.Gateway) corev1.Container {
 		},
 		LivenessProbe:  httpProbe("/healthz"),
 		ReadinessProbe: httpProbe("/readyz"),
-		Resources:      resources(g.Pod.Resources, "10m", "32Mi"),
+		Resources:      resources(g.Pod.Resources, "32Mi"),
 		SecurityContext: &corev1.SecurityContext{
 			RunAsUser:                ptr.To[int64](0),
 			AllowPrivilegeEscalation: new(false),

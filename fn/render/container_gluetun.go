@@ -45,7 +45,7 @@ func gluetun(g *plan.Gateway) corev1.Container {
 			TimeoutSeconds:      5,
 			FailureThreshold:    20,
 		},
-		Resources: resources(g.Gluetun.Resources, "10m", "64Mi"),
+		Resources: resources(g.Gluetun.Resources, "64Mi"),
 		SecurityContext: &corev1.SecurityContext{
 			RunAsUser:                ptr.To[int64](0),
 			AllowPrivilegeEscalation: new(false),

@@ -36,7 +36,7 @@ func wstunnel(g *plan.Gateway) corev1.Container {
 			ProbeHandler:  corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromString(spec.PortNameTunnel)}},
 			PeriodSeconds: 5,
 		},
-		Resources: resources(g.Tunnel.Resources, "10m", "32Mi"),
+		Resources: resources(g.Tunnel.Resources, "32Mi"),
 		SecurityContext: &corev1.SecurityContext{
 			RunAsUser:                ptr.To[int64](wstunnelUser),
 			RunAsNonRoot:             new(true),

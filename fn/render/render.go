@@ -43,8 +43,10 @@ var (
 
 // Kinds that a cluster may lack.
 var (
-	HTTPRouteKind  = gatewayKind("HTTPRoute")
-	UDPRouteKind   = gatewayKind("UDPRoute")
+	HTTPRouteKind           = gatewayKind("HTTPRoute")
+	UDPRouteKind            = gatewayKind("UDPRoute")
+	CiliumNetworkPolicyKind = schema.GroupVersionKind{Group: "cilium.io", Version: "v2", Kind: "CiliumNetworkPolicy"}
+
 	PodMonitorKind = schema.GroupVersionKind{Group: "monitoring.coreos.com", Version: "v1", Kind: "PodMonitor"}
 )
 

@@ -16,7 +16,7 @@ import (
 func Client(peer *spec.WireguardPeer, c *plan.Client) ([]Composed, error) {
 	var out []Composed
 	if c.Attachment != nil {
-		out = append(out, Composed{names.KeyAttachment, configMapKind, Attachment(peer, c)})
+		out = append(out, Composed{names.KeyAttachment, configMapKind, Attachment(peer, c.Attachment, c.Gateway.Keys.Seed)})
 	}
 	if c.State == v1alpha1.PeerRejected || len(c.Addresses) == 0 {
 		return out, nil
@@ -28,14 +28,14 @@ func Client(peer *spec.WireguardPeer, c *plan.Client) ([]Composed, error) {
 	return append(out, Composed{names.KeyPeerConfig, secretKind, s}), nil
 }
 
-// Attachment is how the client attaches to its gateway.
-func Attachment(peer *spec.WireguardPeer, c *plan.Client) *corev1.ConfigMap {
+// Attachment is how a WireguardPeer attaches to its gateway.
+func Attachment(peer *spec.WireguardPeer, a *wireguard.Attachment, seed wireguard.Seed) *corev1.ConfigMap {
 	return &corev1.ConfigMap{
-		ObjectMeta: clientMeta(peer, names.Attachment(peer.Name)),
+		ObjectMeta: peerMeta(peer, names.Attachment(peer.Name)),
 		Data: map[string]string{
-			wireguard.AttachmentClientKey: string(c.Attachment.Client),
-			wireguard.AttachmentUIDKey:    c.Attachment.UID,
-			wireguard.AttachmentMACKey:    c.Attachment.MAC(c.Gateway.Keys.Seed.AttachmentKey()),
+			wireguard.AttachmentClientKey: string(a.Client),
+			wireguard.AttachmentUIDKey:    a.UID,
+			wireguard.AttachmentMACKey:    a.MAC(seed.AttachmentKey()),
 		},
 	}
 }
@@ -46,12 +46,12 @@ func ClientSecret(peer *spec.WireguardPeer, c *plan.Client) (*corev1.Secret, err
 	if err != nil {
 		return nil, err
 	}
-	return &corev1.Secret{ObjectMeta: clientMeta(peer, names.PeerConfig(peer.Name)), Data: data}, nil
+	return &corev1.Secret{ObjectMeta: peerMeta(peer, names.PeerConfig(peer.Name)), Data: data}, nil
 }
 
-// clientMeta returns the metadata of what a WireguardPeer composes, in its own
+// peerMeta returns the metadata of what a WireguardPeer composes, in its own
 // namespace.
-func clientMeta(peer *spec.WireguardPeer, name string) metav1.ObjectMeta {
+func peerMeta(peer *spec.WireguardPeer, name string) metav1.ObjectMeta {
 	m := metav1.ObjectMeta{Name: name, Labels: names.Labels(peer.GatewayName)}
 	m.Labels[names.LabelGatewayNamespace] = peer.GatewayNamespace
 	m.Labels[names.LabelPeer] = peer.Name

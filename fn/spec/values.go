@@ -98,6 +98,9 @@ func checkDomain(s string) (message string) {
 	return ""
 }
 
+// image is a reference to a container image, as the schema has it.
+var image = regexp.MustCompile(`^([A-Za-z0-9][A-Za-z0-9._:/@-]*)?$`)
+
 func (p *parser) image(path *field.Path, s string) {
 	if !image.MatchString(s) {
 		p.refuse(path, s, "is no image: write a name with a tag or a digest")

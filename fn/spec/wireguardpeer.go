@@ -1,16 +1,10 @@
 package spec
 
 import (
-	"net/netip"
-	"regexp"
-
-	corev1 "k8s.io/api/core/v1"
-	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/wireguardgateway/function-wireguard-gateway/api/v1alpha1"
-	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
 )
 
 // WireguardPeer is a WireguardPeer that was read and found valid, as far as it
@@ -29,16 +23,6 @@ type WireguardPeer struct {
 	// The rest of a client is for ParseClient to read, within its gateway.
 	PrivateKey SecretKey
 	Pods       *Pods // nil for a client
-}
-
-// Pods is a class of pods that join a gateway by a label.
-type Pods struct {
-	BypassCIDRs    []netip.Prefix
-	Implementation string
-	Image          string
-	Resources      corev1.ResourceRequirements
-	NetworkPolicy  string
-	AllowEgress    []networkingv1.NetworkPolicyEgressRule
 }
 
 // clientPath is where the settings of a WireguardPeer's client stand.
@@ -68,7 +52,7 @@ func ParsePeer(name, namespace string, s *v1alpha1.WireguardPeerSpec, platform P
 		out.PrivateKey = p.ownedClient(clientPath(), s.Client, &Gateway{Platform: platform}).PrivateKey
 	}
 	if s.Pods != nil {
-		out.Pods = p.pods(root.Child("pods"), s.Pods)
+		out.Pods = p.pods(root.Child("pods"), s.Pods, platform)
 	}
 	return out, p.errs
 }
@@ -99,31 +83,5 @@ func (p *parser) ownedClient(path *field.Path, in *v1alpha1.Client, g *Gateway) 
 	}
 	out := p.client(path, in, g)
 	out.PresharedKey = SecretKey{}
-	return out
-}
-
-// image is a reference to a container image, as the schema has it.
-var image = regexp.MustCompile(`^([A-Za-z0-9][A-Za-z0-9._:/@-]*)?$`)
-
-func (p *parser) pods(path *field.Path, in *v1alpha1.Pods) *Pods {
-	out := &Pods{
-		BypassCIDRs:    p.cidrs(path.Child("bypassCIDRs"), in.BypassCIDRs),
-		Implementation: defaulted(in.Implementation, v1alpha1.DefaultImplementation),
-		Image:          in.Image,
-		Resources:      p.resources(path.Child("resources"), in.Resources),
-		NetworkPolicy:  v1alpha1.DefaultPodsNetworkPolicy,
-	}
-	p.oneOf(path.Child("implementation"), out.Implementation, wireguard.ImplementationAuto, wireguard.ImplementationKernel, wireguard.ImplementationUserspace)
-	p.image(path.Child("image"), in.Image)
-	if in.NetworkPolicy != nil {
-		out.NetworkPolicy = defaulted(in.NetworkPolicy.Type, out.NetworkPolicy)
-	}
-	p.oneOf(path.Child("networkPolicy", "type"), out.NetworkPolicy,
-		v1alpha1.PodsNetworkPolicyAuto, v1alpha1.PodsNetworkPolicyKubernetes, v1alpha1.PodsNetworkPolicyCilium, v1alpha1.PodsNetworkPolicyNone)
-	for i, o := range in.AllowEgress {
-		r := networkingv1.NetworkPolicyEgressRule{}
-		p.strict(path.Child("allowEgress").Index(i), o.Raw, &r)
-		out.AllowEgress = append(out.AllowEgress, r)
-	}
 	return out
 }

@@ -47,10 +47,10 @@ func TestParsePeer(t *testing.T) {
 			want:   WireguardPeer{GatewayName: "home", GatewayNamespace: "apps"},
 		},
 		"Pods": {
-			reason: "what pods say is read as it is meant, before it is of use",
+			reason: "what pods say is read, and Auto decided by the platform",
 			spec:   `{gatewayRef: {name: home}, pods: {bypassCIDRs: [10.42.0.0/16], resources: {limits: {memory: 32Mi}}, allowEgress: [{ports: [{port: 53}]}]}}`,
 			want: WireguardPeer{GatewayName: "home", GatewayNamespace: "apps", Pods: &Pods{
-				BypassCIDRs: []netip.Prefix{netip.MustParsePrefix("10.42.0.0/16")}, Implementation: "Auto", NetworkPolicy: "Auto",
+				BypassCIDRs: []netip.Prefix{netip.MustParsePrefix("10.42.0.0/16")}, Implementation: "Auto", NetworkPolicy: "Kubernetes",
 			}},
 		},
 	}
@@ -90,6 +90,15 @@ func TestParsePeerRefused(t *testing.T) {
 		"RouteOfCluster":   {"what every gateway refuses is refused at once", "media", `{gatewayRef: {name: home}, client: {routes: [10.42.1.0/24]}}`, "spec.client.routes[0]", "10.42.0.0/16"},
 		"PodsImage":        {"a broken image would stop every pod", "media", `{gatewayRef: {name: home}, pods: {image: "a b"}}`, "spec.pods.image", "a b"},
 		"PodsBypass":       {"host bits are a mistake", "media", `{gatewayRef: {name: home}, pods: {bypassCIDRs: [10.42.0.1/16]}}`, "spec.pods.bypassCIDRs[0]", "10.42.0.0/16"},
+		"PodsBypassAll":    {"nothing would be left for the tunnel", "media", `{gatewayRef: {name: home}, pods: {bypassCIDRs: ["::/0"]}}`, "spec.pods.bypassCIDRs[0]", "name the networks of the cluster"},
+		"PodsClaims":       {"a claim is a pod's own", "media", `{gatewayRef: {name: home}, pods: {resources: {claims: [{name: gpu}]}}}`, "spec.pods.resources.claims", "leave them out"},
+		"PodsNoResource":   {"Kubernetes knows no such resource", "media", `{gatewayRef: {name: home}, pods: {resources: {requests: {gpu: 1}}}}`, "spec.pods.resources.requests[gpu]", "example.com/tun"},
+		"PodsQuota":        {"this is a resource of quotas", "media", `{gatewayRef: {name: home}, pods: {resources: {limits: {requests.example.com/tun: 1}}}}`, "spec.pods.resources.limits[requests.example.com/tun]", "no resource of a container"},
+		"PodsNegative":     {"nobody has less than nothing", "media", `{gatewayRef: {name: home}, pods: {resources: {limits: {memory: -1}}}}`, "spec.pods.resources.limits[memory]", "negative"},
+		"PodsOverLimit":    {"every pod would be refused for it", "media", `{gatewayRef: {name: home}, pods: {resources: {requests: {cpu: 20m}, limits: {cpu: 10m}}}}`, "spec.pods.resources.requests[cpu]", "limit of 10m"},
+		"PodsShared":       {"a device cannot be promised twice", "media", `{gatewayRef: {name: home}, pods: {resources: {requests: {example.com/tun: 1}}}}`, "spec.pods.resources.requests[example.com/tun]", "set both"},
+		"PodsHalf":         {"there is no half of a device", "media", `{gatewayRef: {name: home}, pods: {resources: {limits: {example.com/tun: 500m}}}}`, "spec.pods.resources.limits[example.com/tun]", "whole number"},
+		"PodsHugePages":    {"Kubernetes wants cpu or memory beside them", "media", `{gatewayRef: {name: home}, pods: {resources: {limits: {hugepages-2Mi: 2Mi}}}}`, "spec.pods.resources.limits[hugepages-2Mi]", "set one of them"},
 		"PodsPolicy":       {"a type that nobody knows would be taken for none", "media", `{gatewayRef: {name: home}, pods: {networkPolicy: {type: Calico}}}`, "spec.pods.networkPolicy.type", "Calico"},
 		"PodsEgress":       {"a misspelt rule would close what it is to open", "media", `{gatewayRef: {name: home}, pods: {allowEgress: [{port: 53}]}}`, "spec.pods.allowEgress[0]", "port"},
 		"PodsResources":    {"a misspelt limit would be none", "media", `{gatewayRef: {name: home}, pods: {resources: {limit: {}}}}`, "spec.pods.resources", "limit"},
@@ -105,6 +114,41 @@ func TestParsePeerRefused(t *testing.T) {
 			}
 			t.Errorf("%s: want an error at %s with %q, got %q", tc.reason, tc.field, tc.says, errs)
 		})
+	}
+}
+
+func TestParsePodsPolicy(t *testing.T) {
+	cases := map[string]struct {
+		reason, policy string
+		cilium         bool
+		want           string
+	}{
+		"Auto":       {"most networks know the plain kind", "Auto", false, "Kubernetes"},
+		"AutoCilium": {"the platform says that the network is Cilium's", "Auto", true, "Cilium"},
+		"Kubernetes": {"Cilium knows the plain kind too", "Kubernetes", true, "Kubernetes"},
+		"Cilium":     {"the user knows better", "Cilium", false, "Cilium"},
+		"None":       {"somebody else makes it", "None", true, "None"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			p, errs := ParsePeer("media", "apps", fromYAML[v1alpha1.WireguardPeerSpec](t, `{gatewayRef: {name: home}, pods: {networkPolicy: {type: `+tc.policy+`}}}`), Platform{Cilium: tc.cilium})
+			if len(errs) > 0 {
+				t.Fatal(errs)
+			}
+			if got := p.Pods.NetworkPolicy; got != tc.want {
+				t.Errorf("%s: want %s, got %s", tc.reason, tc.want, got)
+			}
+		})
+	}
+}
+
+// Every resource that the API server takes can be given to the sidecar.
+func TestParsePodsResources(t *testing.T) {
+	_, errs := parsePeer(t, "media", `{gatewayRef: {name: home}, pods: {resources: {
+		requests: {cpu: 10m, memory: 32Mi, ephemeral-storage: 1Mi, hugepages-2Mi: 4Mi, example.com/tun: 1},
+		limits: {cpu: "1", memory: 32Mi, hugepages-2Mi: 4Mi, example.com/tun: 1}}}}`)
+	if len(errs) > 0 {
+		t.Errorf("want them accepted, got %q", errs)
 	}
 }
 

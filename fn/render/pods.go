@@ -1,0 +1,110 @@
+package render
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/crossplane/function-sdk-go/errors"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+
+	"github.com/wireguardgateway/function-wireguard-gateway/api/v1alpha1"
+	"github.com/wireguardgateway/function-wireguard-gateway/fn/names"
+	"github.com/wireguardgateway/function-wireguard-gateway/fn/plan"
+	"github.com/wireguardgateway/function-wireguard-gateway/fn/spec"
+	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
+)
+
+// Pods returns all objects of a WireguardPeer whose pods join by a label, but
+// for the wall outside of them, which does not depend on the gateway. Pods that
+// the gateway rejects are refused at admission, for want of parameters.
+func Pods(peer *spec.WireguardPeer, p *plan.Pods) ([]Composed, error) {
+	out := []Composed{{names.KeyAttachment, configMapKind, Attachment(peer, p.Attachment, p.Gateway.Keys.Seed)}}
+	if p.State == v1alpha1.PeerRejected {
+		return out, nil
+	}
+	enrolment, err := EnrolmentSecret(peer, p)
+	if err != nil {
+		return nil, err
+	}
+	return append(out,
+		Composed{names.KeyEnrolment, secretKind, enrolment},
+		Composed{names.KeyInjection, configMapKind, InjectionConfigMap(peer)},
+		Composed{names.KeyRole, roleKind, PodsRole(peer)},
+		Composed{names.KeyRoleBinding, roleBindingKind, PodsRoleBinding(peer)},
+	), nil
+}
+
+// EnrolmentSecret holds what the sidecars need to join. Admission mounts it into
+// them, and into nothing else.
+func EnrolmentSecret(peer *spec.WireguardPeer, p *plan.Pods) (*corev1.Secret, error) {
+	document, err := p.Enrolment.Encode()
+	if err != nil {
+		return nil, errors.Wrap(err, "cannot encode enrolment")
+	}
+	return &corev1.Secret{
+		ObjectMeta: peerMeta(peer, names.Enrolment(peer.Name)),
+		Data:       map[string][]byte{wireguard.EnrolmentKey: document},
+	}, nil
+}
+
+// InjectionConfigMap is what admission needs to know of the sidecar.
+func InjectionConfigMap(peer *spec.WireguardPeer) *corev1.ConfigMap {
+	m := &corev1.ConfigMap{
+		ObjectMeta: peerMeta(peer, names.Injection(peer.Name)),
+		Data: map[string]string{
+			names.InjectionImage:      cmp.Or(peer.Pods.Image, peer.Platform.Images.Agent),
+			names.InjectionPullPolicy: peer.Platform.PullPolicy,
+			names.InjectionSecret:     names.Enrolment(peer.Name),
+			names.InjectionTun:        strconv.FormatBool(peer.Pods.Implementation != wireguard.ImplementationKernel),
+		},
+	}
+	m.Labels[names.LabelInjection] = "true"
+	r := resources(peer.Pods.Resources, "32Mi")
+	for key, list := range map[string]corev1.ResourceList{names.InjectionRequests: r.Requests, names.InjectionLimits: r.Limits} {
+		if len(list) > 0 {
+			m.Data[key] = lines(list)
+		}
+	}
+	return m
+}
+
+// lines are resources as admission can take them apart.
+func lines(list corev1.ResourceList) string {
+	b := strings.Builder{}
+	for _, name := range slices.Sorted(maps.Keys(list)) {
+		quantity := list[name]
+		fmt.Fprintf(&b, "%s=%s\n", name, quantity.String())
+	}
+	return b.String()
+}
+
+// PodsRole lets the gateway's agent watch the pods of the namespace, which tells
+// it whom to serve.
+func PodsRole(peer *spec.WireguardPeer) *rbacv1.Role {
+	return &rbacv1.Role{
+		ObjectMeta: peerMeta(peer, names.Pods(peer.Name)),
+		Rules: []rbacv1.PolicyRule{{
+			APIGroups: []string{corev1.GroupName},
+			Resources: []string{"pods"},
+			Verbs:     []string{"get", "list", "watch"},
+		}},
+	}
+}
+
+// PodsRoleBinding gives that role to the agent of this one gateway.
+func PodsRoleBinding(peer *spec.WireguardPeer) *rbacv1.RoleBinding {
+	return &rbacv1.RoleBinding{
+		ObjectMeta: peerMeta(peer, names.Pods(peer.Name)),
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: roleKind.Kind, Name: names.Pods(peer.Name)},
+		Subjects: []rbacv1.Subject{{
+			Kind:      rbacv1.ServiceAccountKind,
+			Name:      names.Workload(peer.GatewayName),
+			Namespace: peer.GatewayNamespace,
+		}},
+	}
+}
