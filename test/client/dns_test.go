@@ -113,3 +113,33 @@ func (d *dnsServer) answer(q []byte) []byte {
 	}
 	return out
 }
+
+// lookup asks the nameserver as a process of the pod does, and returns the
+// first address or what went wrong.
+func (h *host) lookup(name string) string {
+	h.t.Helper()
+	var c net.Conn
+	var err error
+	h.within(func() { c, err = net.Dial("udp", nameserver4+":53") })
+	if err != nil {
+		return reason(err)
+	}
+	defer func() { _ = c.Close() }()
+	_ = c.SetDeadline(time.Now().Add(answerTime))
+	q := []byte{1, 2, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0}
+	for l := range strings.SplitSeq(name, ".") {
+		q = append(append(q, byte(len(l))), l...)
+	}
+	if _, err := c.Write(append(q, 0, 0, 1, 0, 1)); err != nil {
+		return reason(err)
+	}
+	b := make([]byte, 1500)
+	n, err := c.Read(b)
+	if err != nil {
+		return reason(err)
+	}
+	if n < 4 {
+		return "no answer"
+	}
+	return netip.AddrFrom4([4]byte(b[n-4 : n])).String()
+}

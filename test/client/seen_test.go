@@ -2,6 +2,7 @@ package client
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -251,4 +252,78 @@ func (l *load) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return fmt.Sprint(l.seen)
+}
+
+// beacon sends a datagram every 10 ms, and counts those that are not answered.
+type beacon struct {
+	mu      sync.Mutex
+	sent    int
+	answers []time.Time
+	stop    chan struct{}
+	done    sync.WaitGroup
+}
+
+func (h *host) beacon(address string) *beacon {
+	h.t.Helper()
+	var c net.Conn
+	var err error
+	h.within(func() { c, err = net.Dial("udp", net.JoinHostPort(address, strconv.Itoa(echoPort))) })
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	b := &beacon{stop: make(chan struct{})}
+	h.t.Cleanup(func() { _ = c.Close() })
+	go func() {
+		buffer := make([]byte, 100)
+		for {
+			_, err := c.Read(buffer)
+			switch {
+			case errors.Is(err, net.ErrClosed):
+				return
+			case err != nil: // unreachable for the moment
+				time.Sleep(time.Millisecond)
+			default:
+				b.mu.Lock()
+				b.answers = append(b.answers, time.Now())
+				b.mu.Unlock()
+			}
+		}
+	}()
+	b.done.Go(func() {
+		ticker := time.NewTicker(10 * time.Millisecond)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-b.stop:
+				return
+			case <-ticker.C:
+				_, _ = c.Write([]byte("x\n"))
+				b.mu.Lock()
+				b.sent++
+				b.mu.Unlock()
+			}
+		}
+	})
+	return b
+}
+
+// end returns how many were not answered, and the longest time between two
+// answers.
+func (b *beacon) end() (lost int, gap time.Duration) {
+	close(b.stop)
+	b.done.Wait()
+	time.Sleep(100 * time.Millisecond)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i := 1; i < len(b.answers); i++ {
+		gap = max(gap, b.answers[i].Sub(b.answers[i-1]))
+	}
+	return b.sent - len(b.answers), gap
+}
+
+// dialContext opens a connection from the host.
+func (h *host) dialContext(ctx context.Context, network, address string) (c net.Conn, err error) {
+	var d net.Dialer
+	h.within(func() { c, err = d.DialContext(ctx, network, address) })
+	return c, err
 }

@@ -168,7 +168,23 @@ func (s *sidecar) kill9() {
 	<-s.done
 }
 
-// rss returns what the sidecar has of memory, in KiB, by a name of
+// freeze keeps the sidecar from mending anything.
+func (s *sidecar) freeze() {
+	s.t.Helper()
+	s.signal(syscall.SIGSTOP)
+	waitFor(s.t, limit, "the sidecar to stop", func() error {
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.pid()))
+		if err != nil {
+			return err
+		}
+		if _, state, _ := strings.Cut(string(b), ") "); !strings.HasPrefix(state, "T") {
+			return fmt.Errorf("it is %s", b)
+		}
+		return nil
+	})
+}
+
+// memory returns what the sidecar has of memory, in KiB, by a name of
 // /proc/PID/status.
 func (s *sidecar) memory(name string) int {
 	s.t.Helper()
@@ -190,3 +206,24 @@ func (s *sidecar) memory(name string) int {
 
 // since waits until a moment is so long ago.
 func since(t time.Time, d time.Duration) { time.Sleep(time.Until(t.Add(d))) }
+
+// cpu returns the processor time that the sidecar has used.
+func (s *sidecar) cpu() time.Duration {
+	s.t.Helper()
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.pid()))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(b), ") ")
+	f := strings.Fields(rest)
+	const user, system, perSecond = 11, 12, 100 // proc(5), less two fields; USER_HZ
+	ticks := 0
+	for _, i := range []int{user, system} {
+		n, err := strconv.Atoi(f[i])
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		ticks += n
+	}
+	return time.Duration(ticks) * time.Second / perSecond
+}
