@@ -2,7 +2,12 @@ package dataplane
 
 import (
 	"encoding/base64"
+	"errors"
+	"fmt"
 	"regexp"
+	"slices"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/crossplane/function-sdk-go/logging"
@@ -155,6 +160,85 @@ func (e *egressGateway) credentials(h *host) {
 	e.t.Helper()
 	for _, name := range e.config().Egress.Credentials {
 		h.write("secrets/gluetun/"+name, "x")
+	}
+}
+
+// device starts a device for the gateway's peers that is not the agent's, with
+// this configuration of wg(8).
+func (e *egressGateway) device(h *host, conf string) *process {
+	e.t.Helper()
+	h.write("wg0.conf", conf)
+	p := h.wireguardGo("wg0")
+	on := e.config()
+	for _, a := range on.Addresses {
+		h.run("ip addr add " + a.String() + " dev wg0")
+	}
+	h.run(fmt.Sprintf("ip link set wg0 mtu %d up", on.MTU))
+	h.sysctl("net.ipv4.conf.wg0.forwarding=1")
+	return p
+}
+
+// outlive kills the agent and leaves its peers their device, as it is where the
+// kernel has WireGuard. Not every machine's has, so wireguard-go stands in for
+// it. The gateway calls the peers, which know of nothing.
+func (e *egressGateway) outlive(a *agent) *process {
+	e.t.Helper()
+	conf := a.host.run("wg showconf wg0")
+	a.kill()
+	return e.device(a.host, strings.ReplaceAll(conf, "Endpoint = ", "PersistentKeepalive = 1\nEndpoint = "))
+}
+
+// syncs writes configurations with other access rules each, and waits for each
+// to be in the firewall before the next one comes, so that no two are one. The
+// last one is as it was. The function is called ahead of each.
+func (a *agent) syncs(t *testing.T, c wireguard.GatewayConfig, n int, ahead func(i int)) {
+	t.Helper()
+	const counter, failures = `wireguard_gateway_sync_duration_seconds_count{cause="config"}`, "wireguard_gateway_sync_errors_total"
+	before, failed := a.metric(counter), a.metric(failures)
+	original := encode(t, c)
+	c.Peers = slices.Clone(c.Peers)
+	phone := slices.IndexFunc(c.Peers, func(p wireguard.Peer) bool { return p.Name == "phone" })
+	inFirewall := func(part string) {
+		t.Helper()
+		waitFor(t, limit, "a sync", func() error {
+			out, err := a.host.try("nft", "list", "table", "inet", "wireguard_gateway")
+			return errors.Join(err, want(out, part))
+		})
+	}
+	for i := range n {
+		ahead(i)
+		port := strconv.Itoa(1000 + i)
+		c.Peers[phone].Access = []wireguard.AccessRule{rule(wireguard.Accept, "", wireguard.ProtocolTCP, port)}
+		a.write(encode(t, c))
+		inFirewall("dport " + port)
+	}
+	a.write(original)
+	inFirewall("daddr " + server4 + " tcp dport 443")
+	// The firewall comes before the end of a sync.
+	waitFor(t, limit, "the last sync", func() error {
+		if got := int(a.metric(counter) - before); got != n+1 {
+			return fmt.Errorf("%d syncs of %d", got, n+1)
+		}
+		return nil
+	})
+	if got := a.metric(failures) - failed; got != 0 {
+		t.Errorf("%v syncs have failed", got)
+	}
+}
+
+// pastOurRules takes peers to the pod's own way out ahead of the agent's rules,
+// so that the firewall alone is left.
+func (g *gluetun) pastOurRules() {
+	g.t.Helper()
+	for _, ip := range []string{"ip", "ip -6"} {
+		g.run(ip + " rule add iif wg0 lookup main pref 50")
+	}
+}
+
+func (g *gluetun) behindOurRules() {
+	g.t.Helper()
+	for _, ip := range []string{"ip", "ip -6"} {
+		g.run(ip + " rule del pref 50")
 	}
 }
 

@@ -9,11 +9,13 @@ import (
 // Inside the pod's network everything stays as it was: the kubelet's probes,
 // the cluster, and what peers may reach, whichever way the pod has its address.
 func TestGluetunPod(t *testing.T) {
+	t.Parallel()
 	for name, setup := range map[string]func(*world, *gluetun){
 		"Subnet": func(*world, *gluetun) {},
 		"Single": single,
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			w := newWorld(t)
 			w.provider()
 			w.server.echo(443, 80)

@@ -12,6 +12,7 @@ import (
 // What the agent sees comes to the gateway's status: through a real API server
 // and the function.
 func TestGluetunStatus(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	k := w.newCluster()
 	p := w.provider()

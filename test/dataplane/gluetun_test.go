@@ -28,14 +28,19 @@ func everything(passes bool) map[string]bool {
 
 // Peers' traffic leaves through gluetun's tunnel or not at all, whatever
 // happens to gluetun, to its provider or to the agent, and with connections
-// going on. Each fault is in TestGluetunUnguarded too, where it leaks.
+// going on. Each fault leaks in TestGluetunUnguarded, and those of the agent in
+// TestGluetunUnguardedAgent.
 func TestGluetun(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	p := w.provider()
-	w.server.echo(443, podPort)
 	e := newEgressGateway(t)
 	on := e.config()
 	c := w.client(1)
+	for _, h := range []*host{w.server, w.gateway, c.host} {
+		h.patient()
+	}
+	w.server.echo(443, podPort, sessionPort)
 	around := w.watchAround()
 	callers := w.callers()
 
@@ -69,7 +74,15 @@ func TestGluetun(t *testing.T) {
 	}
 	l.flows(t)
 	pod.flows(t)
+	// These were there before each fault, and are there after it.
+	peers, own := c.sessions(sessionPort), w.gateway.sessions(podPort)
 
+	// shut holds that nothing passes, of what is new and of what was there.
+	shut := func(t *testing.T, what string) {
+		t.Helper()
+		c.expect(t, what, blocked)
+		peers.stand(t, what)
+	}
 	again := func(t *testing.T, what string) {
 		t.Helper()
 		since := time.Now()
@@ -77,6 +90,8 @@ func TestGluetun(t *testing.T) {
 			t.Fatal(err)
 		}
 		l.recovered(t, since, what)
+		peers.goOn(t, since, what)
+		own.goOn(t, since, what)
 		a.waitReady(on)
 		c.expect(t, what, works)
 		around.none(t, what)
@@ -89,13 +104,13 @@ func TestGluetun(t *testing.T) {
 			}
 		}
 		g.stop()
-		c.expect(t, "stopped", blocked)
+		shut(t, "stopped")
 		a.refuses(t, "tunnel is down")
 		again(t, "restarted")
 	})
 	t.Run("DeviceDies", func(t *testing.T) {
 		g.run("ip link del tun0")
-		c.expect(t, "without device", blocked)
+		shut(t, "without device")
 		a.refuses(t, "tunnel is down")
 		if got := a.metric(`wireguard_gateway_egress_up{mode="Gluetun"}`); got != 0 {
 			t.Errorf("wireguard_gateway_egress_up is %v, want 0", got)
@@ -104,7 +119,7 @@ func TestGluetun(t *testing.T) {
 	})
 	t.Run("Terminated", func(t *testing.T) {
 		g.terminate()
-		c.expect(t, "terminated", blocked)
+		shut(t, "terminated")
 		g.firewall()
 		g.routing()
 		c.expect(t, "starting", blocked)
@@ -112,7 +127,7 @@ func TestGluetun(t *testing.T) {
 	})
 	t.Run("Killed", func(t *testing.T) {
 		g.crash()
-		c.expect(t, "killed", blocked)
+		shut(t, "killed")
 		// The stale rule, on which the next gluetun would fail, is cleaned up.
 		waitFor(t, limit, "the stale rule to go", func() error {
 			if out := g.run("ip rule show pref 101") + g.run("ip -6 rule show pref 101"); out != "" {
@@ -127,7 +142,7 @@ func TestGluetun(t *testing.T) {
 	t.Run("ProviderDies", func(t *testing.T) {
 		since := time.Now()
 		p.server.kill()
-		c.expect(t, "without provider", blocked)
+		shut(t, "without provider")
 		// gluetun notices nothing for minutes: device, routes and rules stay.
 		a.refuses(t, "tunnel is down")
 		t.Logf("noticed after %s", time.Since(since).Round(10*time.Millisecond))
@@ -137,52 +152,53 @@ func TestGluetun(t *testing.T) {
 		since = time.Now()
 		p.serve()
 		l.recovered(t, since, "the provider is back")
+		peers.goOn(t, since, "the provider is back")
+		own.goOn(t, since, "the provider is back")
 		a.waitReady(on)
 		c.expect(t, "the provider is back", works)
 		around.none(t, "the provider was dead")
 	})
 	t.Run("Syncs", func(t *testing.T) {
-		for i := range 100 {
-			// Another keepalive is another configuration, which changes nothing else.
-			on.PersistentKeepalive = 100 + i
-			a.write(encode(t, on))
-			time.Sleep(20 * time.Millisecond)
+		since := time.Now()
+		a.syncs(t, on, 100, func(i int) {
 			if i%25 == 10 {
 				g.stop()
 				if err := g.up(); err != nil {
 					t.Fatal(err)
 				}
 			}
-		}
+		})
 		a.waitReady(on)
+		peers.goOn(t, since, "synced")
+		own.goOn(t, since, "synced")
 		c.expect(t, "synced", works)
 		around.none(t, "synced")
 	})
 	t.Run("AgentKilled", func(t *testing.T) {
-		a.kill()
-		c.expect(t, "without agent", blocked)
-		g.crash()
-		around.none(t, "without agent and tunnel")
+		left := e.outlive(a)
 		since := time.Now()
+		peers.goOn(t, since, "without agent")
+		c.expect(t, "without agent", works)
+		g.stop()
+		shut(t, "without agent and tunnel")
+		g.open()
+		shut(t, "all open, without agent and tunnel")
+		around.none(t, "without agent")
+		left.kill()
+		since = time.Now()
 		a = w.runAgent()
 		a.refuses(t, "not up yet")
+		shut(t, "another agent, no tunnel")
 		g.firewall()
 		g.routing()
-		if err := g.up(); err != nil {
-			t.Fatal(err)
-		}
-		a.waitReady(on)
+		again(t, "another agent")
 		t.Logf("ready again after %s", time.Since(since).Round(10*time.Millisecond))
-		// The client does not know that the gateway has forgotten it.
-		waitFor(t, limit, "the client", func() error { return c.probe(reached4) })
-		c.expect(t, "another agent", works)
-		around.none(t, "another agent")
 	})
 	t.Run("FirewallFlushed", func(t *testing.T) {
 		g.open()
 		c.expect(t, "all open", works)
 		g.crash()
-		c.expect(t, "all open, no tunnel", blocked)
+		shut(t, "all open, no tunnel")
 		around.none(t, "all open, no tunnel")
 		a.refuses(t, "tunnel is down")
 		g.firewall()
@@ -193,19 +209,18 @@ func TestGluetun(t *testing.T) {
 		g.open()
 		g.crash()
 		w.gateway.nft(openTable)
-		for _, ip := range []string{"ip", "ip -6"} {
-			g.run(ip + " rule add iif wg0 lookup main pref 50")
-		}
-		c.expect(t, "past the routing rules", blocked)
+		g.pastOurRules()
+		shut(t, "past the routing rules")
+		// No sync leaves a moment without firewall.
+		a.syncs(t, on, 100, func(int) {})
+		shut(t, "past the routing rules, synced")
 		around.none(t, "past the routing rules")
-		for _, ip := range []string{"ip", "ip -6"} {
-			g.run(ip + " rule del pref 50")
-		}
+		g.behindOurRules()
 		// Then the firewall is gone, until the agent notices, and the rules are
 		// left. They are for peers only: the pod's own traffic is not looked at.
 		time.Sleep(2 * time.Second)
 		g.run("nft delete table inet wireguard_gateway")
-		c.expect(t, "past the firewall", blocked)
+		shut(t, "past the firewall")
 		if n := around.leaked(); n != 0 {
 			t.Errorf("past the firewall: %d packets of peers went around the tunnel", n)
 		}

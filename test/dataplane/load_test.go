@@ -21,29 +21,39 @@ type around struct {
 // not ours to forbid.
 const podPort = 444
 
-// watchAround counts from now on.
+// watchAround counts from now on, by whose packets they are and by family:
+//
+//	peers        those with a peer's own address
+//	tcp udp icmp those to the server with the pod's address, which are peers' after a NAT
+//	tunnel       those with the tunnel's address
+//	sessions     those of sessions, with any address
+//	probes       those to whoever the agent looks for through the tunnel
 func (w *world) watchAround() around {
 	w.t.Helper()
-	w.router.nft(fmt.Sprintf(`table netdev around {
-		counter peers {}
-		counter masqueraded {}
-		counter tunnel {}
-		counter probes {}
-		chain ingress { type filter hook ingress device "r-gateway" priority -500;
-			ip saddr %s counter name peers
-			ip6 saddr %s counter name peers
-			ip saddr %s ip daddr %s ip protocol { icmp, udp } counter name masqueraded
-			ip6 saddr %s ip6 daddr %s ip6 nexthdr { ipv6-icmp, udp } counter name masqueraded
-			ip saddr %s ip daddr %s tcp dport != %d counter name masqueraded
-			ip6 saddr %s ip6 daddr %s tcp dport != %d counter name masqueraded
-			ip saddr %s counter name tunnel
-			ip6 saddr %s counter name tunnel
-			ip daddr { 1.1.1.1, 8.8.8.8 } counter name probes
-			ip6 daddr { 2606:4700:4700::1111, 2001:4860:4860::8888 } counter name probes
-		}
-	}`, pool4, pool6, gateway4, server4, gateway6, server6, gateway4, server4, podPort, gateway6, server6, podPort, tunnel4, tunnel6))
+	var counters, rules string
+	count := func(name, match string) {
+		counters += "counter " + name + " {}\n"
+		rules += match + " counter name " + name + "\n"
+	}
+	for _, f := range []struct{ n, ip, icmp, pool, gateway, tunnel, server, probes string }{
+		{"4", "ip", "icmp", pool4, gateway4, tunnel4, server4, "1.1.1.1, 8.8.8.8"},
+		{"6", "ip6", "ipv6-icmp", pool6, gateway6, tunnel6, server6, "2606:4700:4700::1111, 2001:4860:4860::8888"},
+	} {
+		source, to := f.ip+" saddr ", " "+f.ip+" daddr "+f.server
+		count("peers"+f.n, source+f.pool)
+		count("tcp"+f.n, fmt.Sprintf("%s tcp dport != %d", source+f.gateway+to, podPort))
+		count("udp"+f.n, source+f.gateway+to+" meta l4proto udp")
+		count("icmp"+f.n, source+f.gateway+to+" meta l4proto "+f.icmp)
+		count("tunnel"+f.n, source+f.tunnel)
+		count("sessions"+f.n, fmt.Sprintf("%s tcp dport %d", to, sessionPort))
+		count("probes"+f.n, fmt.Sprintf("%s daddr { %s }", f.ip, f.probes))
+	}
+	w.router.nft("table netdev around {\n" + counters + `chain ingress { type filter hook ingress device "r-gateway" priority -500;` + "\n" + rules + "}\n}")
 	return around{w}
 }
+
+// masqueraded are the kinds of peers' packets after a NAT.
+var masqueraded = []string{"tcp4", "tcp6", "udp4", "udp6", "icmp4", "icmp6"}
 
 var namedCounter = regexp.MustCompile(`counter (\w+) {\s+packets (\d+)`)
 
@@ -71,10 +81,39 @@ func (c around) none(t *testing.T, step string) {
 	}
 }
 
-// leaked returns how many of the peers' there were so far.
+// leaked returns how many were not the pod's own. Those of sessions come on top.
 func (c around) leaked() int {
-	p := c.packets()
-	return p["peers"] + p["masqueraded"]
+	n := 0
+	for kind, packets := range c.packets() {
+		if !contains(kind, "tunnel") && !contains(kind, "probes") {
+			n += packets
+		}
+	}
+	return n
+}
+
+// leak fails the test where something does not let packets of each of these
+// kinds around the tunnel.
+func (c around) leak(t *testing.T, step string, do func(), kinds ...string) {
+	t.Helper()
+	before := c.packets()
+	do()
+	waitFor(t, limit, step, func() error {
+		after := c.packets()
+		for _, kind := range kinds {
+			if after[kind] == before[kind] {
+				return fmt.Errorf("no %s among what leaked: %v, before %v", kind, after, before)
+			}
+		}
+		return nil
+	})
+	leaked := c.packets()
+	for kind, packets := range before {
+		if leaked[kind] -= packets; leaked[kind] == 0 {
+			delete(leaked, kind)
+		}
+	}
+	t.Logf("%s: leaked %v", step, leaked)
 }
 
 // callers records who sent anything to the server, by both families.

@@ -190,6 +190,13 @@ func (g *gluetun) crash() {
 	g.exit("")
 }
 
+// cleanUp removes the rule that crash leaves, as the agent does.
+func (g *gluetun) cleanUp() {
+	for _, ip := range []string{"ip", "ip -6"} {
+		_, _ = g.try(strings.Fields(ip + " rule del pref 101")...)
+	}
+}
+
 // open is what 3.41.1 does when its firewall cannot be set up.
 func (g *gluetun) open() {
 	g.t.Helper()
@@ -205,6 +212,7 @@ func (g *gluetun) open() {
 // TestGluetunStandIn holds that the stand-in leaves in the pod's network what
 // gluetun was seen to leave there, also when its container starts again.
 func TestGluetunStandIn(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.provider()
 	g := w.newGluetun(map[string]string{

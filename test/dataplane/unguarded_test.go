@@ -2,9 +2,11 @@ package dataplane
 
 import (
 	"fmt"
-	"net"
-	"strconv"
+	"maps"
+	"slices"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
 )
@@ -13,14 +15,28 @@ import (
 const openTable = `table inet open { chain p { type nat hook postrouting priority 100;
 	ip saddr ` + pool4 + ` oifname { "eth0", "tun0" } masquerade; ip6 saddr ` + pool6 + ` oifname { "eth0", "tun0" } masquerade; }; }`
 
+// tryAll tries to reach everything, and leaves open what becomes of it.
+func (c *client) tryAll() {
+	var all sync.WaitGroup
+	for what := range works {
+		all.Go(func() { _ = c.probe(what) })
+	}
+	all.Wait()
+}
+
 // The same faults, on a gateway with gluetun and WireGuard but without agent
-// and rules of ours, leak: so the counters see what leaks.
+// and rules of ours, leak, of what is new and of what was there: so the
+// counters see what leaks.
 func TestGluetunUnguarded(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	p := w.provider()
-	w.server.echo(443, podPort)
 	e := newEgressGateway(t)
 	c := w.client(1)
+	for _, h := range []*host{w.server, w.gateway, c.host} {
+		h.patient()
+	}
+	w.server.echo(443, podPort, sessionPort)
 	around := w.watchAround()
 
 	// What people do to make a server work beside gluetun.
@@ -29,69 +45,129 @@ func TestGluetunUnguarded(t *testing.T) {
 	for _, peer := range on.Peers {
 		conf += fmt.Sprintf("[Peer]\nPublicKey = %s\nAllowedIPs = %s/32, %s/128\n", peer.PublicKey, peer.Addresses[0], peer.Addresses[1])
 	}
-	w.gateway.write("wg0.conf", conf)
-	w.gateway.wireguardGo("wg0")
+	e.device(w.gateway, conf)
 	w.gateway.sysctl("net.ipv4.ip_forward=1")
-	for _, l := range []string{
-		"ip addr add 10.8.0.1/24 dev wg0", "ip addr add fd00:8::1/64 dev wg0 nodad", "ip link set wg0 mtu 1280 up",
-		"ip rule add to 10.8.0.0/24 lookup main pref 90", "ip -6 rule add to fd00:8::/64 lookup main pref 90",
-	} {
+	for _, l := range []string{"ip rule add to 10.8.0.0/24 lookup main pref 90", "ip -6 rule add to fd00:8::/64 lookup main pref 90"} {
 		w.gateway.run(l)
 	}
-	w.gateway.nft(openTable)
 	g := w.newGluetun(e.env(), e.file(wireguard.PostRulesKey))
 	g.rules += "iptables -A FORWARD -j ACCEPT\nip6tables -A FORWARD -j ACCEPT\n"
-	leaks := func(t *testing.T, fault string, want bool) {
-		t.Helper()
-		before := around.leaked()
-		for what := range works {
-			_ = c.probe(what)
-		}
-		if n := around.leaked() - before; (n > 0) != want {
-			t.Errorf("%s: %d packets leaked, want some is %t", fault, n, want)
-		}
-	}
 	e.connect(c, "laptop")
-	leaks(t, "not started", true)
+	around.leak(t, "not started, no NAT", func() {
+		c.tryAll()
+		_ = w.gateway.probe("tcp 1.1.1.1 443")
+		_ = w.gateway.probe("tcp 2606:4700:4700::1111 443")
+	}, "peers4", "peers6", "probes4", "probes6")
+	w.gateway.nft(openTable)
+	around.leak(t, "not started", c.tryAll, masqueraded...)
+	faults := []struct {
+		name   string
+		before func() // which does no harm yet
+		fault  func()
+	}{
+		{"Stopped", func() {}, g.stop},
+		{"DeviceDies", func() {}, func() { g.run("ip link del tun0") }},
+		{"Terminated", func() {}, g.terminate},
+		{"Killed", func() {}, g.crash},
+		// A dead provider takes nothing away by itself. When gluetun notices, it
+		// starts its tunnel again and again, and that leaks.
+		{"ProviderDies", p.server.kill, g.stop},
+		{"FirewallFlushed", g.open, g.crash},
+	}
+	for _, f := range faults {
+		t.Run(f.name, func(t *testing.T) {
+			g.cleanUp()
+			if !p.server.running() {
+				p.serve()
+			}
+			if err := g.start(); err != nil {
+				t.Fatal(err)
+			}
+			waitFor(t, limit, "the tunnel", func() error { return c.probe(reached4) })
+			peers, own := c.sessions(sessionPort), w.gateway.sessions(podPort)
+			quiet := around.packets()
+			peers.goOn(t, time.Now(), "up")
+			own.goOn(t, time.Now(), "up")
+			f.before()
+			c.tryAll()
+			if got := around.packets(); !maps.Equal(got, quiet) {
+				t.Errorf("packets leaked before the fault: %v, before %v", got, quiet)
+			}
+			kinds := slices.Concat(masqueraded, []string{"sessions4", "sessions6"})
+			if f.name == "Stopped" {
+				// The device is there a moment longer, and so is its address.
+				kinds = append(kinds, "tunnel4", "tunnel6")
+			}
+			around.leak(t, f.name, func() {
+				f.fault()
+				c.tryAll()
+			}, kinds...)
+		})
+	}
+}
+
+// The faults of the agent leak where no walls are left: with an agent that
+// cleans up behind itself when it ends, and with one whose syncs take the
+// firewall away before they put it back.
+func TestGluetunUnguardedAgent(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.provider()
+	e := newEgressGateway(t)
+	on := e.config()
+	c := w.client(1)
+	for _, h := range []*host{w.server, w.gateway, c.host} {
+		h.patient()
+	}
+	w.server.echo(443, podPort, sessionPort)
+	around := w.watchAround()
+	w.gateway.nft(openTable)
+	e.write(w.gateway)
+	g := w.newGluetun(e.env(), e.file(wireguard.PostRulesKey))
 	if err := g.start(); err != nil {
 		t.Fatal(err)
 	}
+	a := w.runAgent()
+	a.waitReady(on)
+	e.connect(c, "laptop")
 	waitFor(t, limit, "the tunnel", func() error { return c.probe(reached4) })
-	leaks(t, "up", false)
-	l := &load{stop: make(chan struct{})}
-	defer close(l.stop)
-	w.gateway.stream(l, net.JoinHostPort(server4, strconv.Itoa(podPort)))
-	l.flows(t)
-	g.stop()
-	leaks(t, "stopped", true)
-	if around.packets()["tunnel"] == 0 {
-		t.Error("stopped: nothing of the pod's own left with the tunnel's address")
-	}
-	again := func() {
-		t.Helper()
-		_, _ = g.try("ip", "rule", "del", "pref", "101")
-		_, _ = g.try("ip", "-6", "rule", "del", "pref", "101")
+	c.load()
+
+	t.Run("Syncs", func(t *testing.T) {
+		// Each sends again once a second, so that one alone might hit none of the
+		// moments.
+		peers := slices.Concat(c.sessions(sessionPort), c.sessions(sessionPort), c.sessions(sessionPort))
+		g.open()
+		g.pastOurRules()
+		g.crash()
+		c.expect(t, "past the routing rules", blocked)
+		peers.stand(t, "past the routing rules")
+		around.none(t, "past the routing rules")
+		around.leak(t, "syncs that are not one step", func() {
+			a.syncs(t, on, 100, func(int) {
+				g.run("nft delete table inet wireguard_gateway")
+				time.Sleep(20 * time.Millisecond)
+			})
+		}, slices.Concat(masqueraded, []string{"sessions4", "sessions6"})...)
+		g.behindOurRules()
+	})
+	t.Run("AgentKilled", func(t *testing.T) {
+		g.cleanUp()
 		if err := g.start(); err != nil {
 			t.Fatal(err)
 		}
+		a.waitReady(on)
 		waitFor(t, limit, "the tunnel", func() error { return c.probe(reached4) })
-	}
-	again()
-	g.run("ip link del tun0")
-	leaks(t, "device dies", true)
-	again()
-	g.terminate()
-	leaks(t, "terminated", true)
-	again()
-	g.crash()
-	leaks(t, "killed", true)
-	again()
-	// A dead provider takes nothing away by itself. When gluetun notices, it
-	// starts its tunnel again and again, and that leaks.
-	p.server.kill()
-	leaks(t, "provider dies", false)
-	g.stop()
-	leaks(t, "provider dies, and gluetun restarts", true)
-	g.open()
-	leaks(t, "flushed", true)
+		peers, own := c.sessions(sessionPort), w.gateway.sessions(podPort)
+		left := e.outlive(a)
+		peers.goOn(t, time.Now(), "without agent")
+		own.goOn(t, time.Now(), "without agent")
+		around.leak(t, "without agent and walls", func() {
+			w.gateway.exec(agentBinary, "remove")
+			g.stop()
+			g.open()
+			c.tryAll()
+		}, slices.Concat(masqueraded, []string{"sessions4", "sessions6", "tunnel4", "tunnel6"})...)
+		left.kill()
+	})
 }
