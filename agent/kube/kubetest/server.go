@@ -92,7 +92,6 @@ func (s *Server) Bookmark() {
 func (s *Server) Forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.version++
 	s.history, s.oldest = nil, s.version
 }
 

@@ -1,0 +1,131 @@
+package route
+
+import (
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// command runs a program in the namespace.
+func command(t *testing.T, args ...string) string {
+	t.Helper()
+	if _, err := exec.LookPath(args[0]); err != nil {
+		t.Skipf("needs %s", args[0])
+	}
+	out, err := exec.Command(args[0], args[1:]...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %v\n%s", args, err, out)
+	}
+	return string(out)
+}
+
+// podTableOf returns the table of pods, of both families, without what the
+// kernel adds.
+func podTableOf(t *testing.T) []string {
+	t.Helper()
+	out := words(ip(t, "route show table all"))
+	out = slices.DeleteFunc(out, func(l string) bool { return !strings.Contains(l, "table 51821") })
+	for i, l := range out {
+		l, _, _ = strings.Cut(strings.ReplaceAll(l, "dev lo ", ""), " metric")
+		l = strings.TrimSuffix(l, " pref medium")
+		out[i] = strings.ReplaceAll(l, "table 51821 proto 86", "x")
+	}
+	slices.Sort(out)
+	return out
+}
+
+func TestPodRoutes(t *testing.T) {
+	inNamespace(t)
+	ip(t, "link add wg0 type veth peer name other", "link set wg0 up", "link set other up",
+		"route add 192.0.2.1/32 dev other table 51821") // somebody else's
+	const theirs = "192.0.2.1 dev other table 51821 scope link"
+	check := func(reason string, want ...string) {
+		t.Helper()
+		want = append(want, theirs)
+		slices.Sort(want)
+		if diff := cmp.Diff(want, podTableOf(t)); diff != "" {
+			t.Errorf("%s: -want, +got:\n%s", reason, diff)
+		}
+	}
+	must(t, EnsurePodRoutes("wg0", addrs("10.244.1.5", "2001:db8::5")))
+	check("routed", "10.244.1.5 dev wg0 x scope link", "2001:db8::5 dev wg0 x")
+	must(t, Block(addrs("10.244.1.5", "2001:db8::5", "10.244.1.6")))
+	check("blocked, whether routed or not", "blackhole 10.244.1.5 x", "blackhole 10.244.1.6 x", "blackhole 2001:db8::5 x")
+	must(t, Block(addrs("10.244.1.5", "2001:db8::5")))
+	check("blocked again", "blackhole 10.244.1.5 x", "blackhole 10.244.1.6 x", "blackhole 2001:db8::5 x")
+	must(t, EnsurePodRoutes("wg0", addrs("10.244.1.5", "2001:db8::5")))
+	check("routed in the place of blocks, and others deleted", "10.244.1.5 dev wg0 x scope link", "2001:db8::5 dev wg0 x")
+
+	// A device that was made again has lost its routes.
+	ip(t, "link del wg0")
+	if got := podTableOf(t); len(got) != 0 {
+		t.Errorf("routes without device: %v", got)
+	}
+	ip(t, "link add wg0 type veth peer name other", "link set wg0 up", "link set other up", "route add 192.0.2.1/32 dev other table 51821")
+	must(t, EnsurePodRoutes("wg0", addrs("10.244.1.5", "2001:db8::6")))
+	check("routed again", "10.244.1.5 dev wg0 x scope link", "2001:db8::6 dev wg0 x")
+	must(t, Block(addrs("2001:db8::6")))
+	must(t, RemovePodRoutes())
+	check("removed")
+}
+
+func TestPodRoutesWithoutIPv6(t *testing.T) {
+	inNamespace(t)
+	ip(t, "link add wg0 type veth peer name other", "link set wg0 up", "link set other up")
+	must(t, EnsureRules(PodRules(0xca6c)))
+	command(t, "sysctl", "-qw", "net.ipv6.conf.wg0.disable_ipv6=1")
+	must(t, EnsurePodRoutes("wg0", addrs("10.244.1.5", "2001:db8::5")))
+	if diff := cmp.Diff([]string{"10.244.1.5 dev wg0 x scope link"}, podTableOf(t)); diff != "" {
+		t.Errorf("-want, +got:\n%s", diff)
+	}
+}
+
+func TestPodRules(t *testing.T) {
+	inNamespace(t)
+	must(t, EnsureRules(PodRules(0xca6c)))
+	must(t, EnsureRules(PodRules(0xca6c)))
+	for _, family := range []string{"", "-6 "} {
+		if diff := cmp.Diff([]string{"88: not from all fwmark 0xca6c lookup 51821 proto 86"}, words(ip(t, family+"rule show pref 88"))); diff != "" {
+			t.Errorf("-want, +got:\n%s", diff)
+		}
+	}
+	// Before those that keep peers in gluetun's tunnel, of which there may be some
+	// for a network that pods are in.
+	rules := slices.Concat(PodRules(0xca6c), TunnelRules("wg0", nil, prefixes("10.244.0.0/16")))
+	must(t, EnsureRules(rules))
+	if got := words(ip(t, "rule")); len(got) != 7 || !strings.HasPrefix(got[1], "88:") || !strings.HasPrefix(got[2], "89:") {
+		t.Errorf("got rules %q", got)
+	}
+	must(t, EnsureRules(nil))
+	if got := words(ip(t, "rule")); len(got) != 3 {
+		t.Errorf("got rules %q", got)
+	}
+}
+
+func TestForget(t *testing.T) {
+	inNamespace(t)
+	run := func(line string) string { return command(t, strings.Fields(line)...) }
+	for _, l := range []string{
+		"-I -p udp -s 10.244.1.5 -d 192.0.2.1 --sport 1 --dport 2 -t 60",
+		"-I -p udp -s 192.0.2.1 -d 10.244.1.5 --sport 1 --dport 2 -t 60",
+		"-I -p udp -s 192.0.2.1 -d 10.96.0.1 -r 10.244.1.5 -q 192.0.2.1 --sport 1 --dport 4 --reply-port-src 4 --reply-port-dst 1 -t 60",
+		"-I -p udp -s 10.244.1.6 -d 192.0.2.1 --sport 1 --dport 2 -t 60",
+		"-I -p udp -s 2001:db8::5 -d 2001:db8::1 --sport 1 --dport 2 -t 60",
+		"-I -p udp -s 2001:db8::6 -d 2001:db8::1 --sport 1 --dport 2 -t 60",
+	} {
+		run("conntrack " + l)
+	}
+	must(t, Forget(nil))
+	if n := strings.Count(run("conntrack -L"), "sport=1"); n != 6 {
+		t.Fatalf("got %d connections before, want 6", n)
+	}
+	must(t, Forget(addrs("10.244.1.5", "2001:db8::5")))
+	out := run("conntrack -L")
+	if strings.Contains(out, "10.244.1.5") || strings.Contains(out, "2001:db8::5") || !strings.Contains(out, "10.244.1.6") || !strings.Contains(out, "2001:db8::6") {
+		t.Errorf("got connections\n%s", out)
+	}
+	must(t, Forget(addrs("10.244.1.5", "2001:db8::5")))
+}
