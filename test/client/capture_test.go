@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -145,8 +146,9 @@ func (p packet) isDNS() bool {
 	return p.toPort == 53 && p.to == netip.MustParseAddr(nameserver4)
 }
 
-// reset forgets what was captured before.
+// reset forgets what was captured before, ends of connections included.
 func (c *capture) reset() {
+	time.Sleep(50 * time.Millisecond)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.packets = nil

@@ -36,8 +36,9 @@ func TestInbound(t *testing.T) {
 			w.forwardPort()
 			w.expectSeen("up", seenGateway4, gateway6)
 			w.leaks.reset()
+			// The node's address is the one that it has towards the pod, or any.
 			outside := func(p packet) bool {
-				return to(node4, node6, svc4, svc6, inet4, inet6)(p) && p.fromPort == echoPort || p.proto == "icmp" || p.proto == "icmp6"
+				return to(node4, node6, "169.254.1.1", "2001:db8:4::1", svc4, svc6, inet4, inet6)(p) && p.fromPort == echoPort || p.proto == "icmp" || p.proto == "icmp6"
 			}
 			for from, tc := range map[string]struct {
 				h         *host

@@ -42,8 +42,6 @@ const (
 	// How the internet host sees the pods.
 	seenApp4, seenGateway4 = "203.0.113.205", "203.0.113.210"
 
-	podNet4, podNet6, serviceNet4 = "10.244.0.0/16", "2001:db8:6::/48", "10.96.0.0/16"
-
 	echoPort = 8080
 )
 
@@ -66,8 +64,9 @@ func newWorldOf(t *testing.T, s shape) *world {
 	w := &world{t: t, node: newHost(t, "node"), gateways: map[string]*host{}, uid: "7d2b6e54-6a0e-4a43-a3b7-2f6c0f0a1d11"}
 	w.node.sysctl("net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1")
 	w.app = w.attach("app", s, app4, app6)
-	w.gateway = w.attach("gw", s, gateway4, gateway6)
-	w.svc = w.attach("svc", s, svc4, svc6)
+	others := shape{routed: s.routed, device: "eth0"}
+	w.gateway = w.attach("gw", others, gateway4, gateway6)
+	w.svc = w.attach("svc", others, svc4, svc6)
 	w.inet = w.attach("inet", shape{device: "eth0"}, inet4, inet6)
 	for _, a := range []string{"205", "210", "211", "220"} {
 		w.node.run("ip addr add 203.0.113." + a + "/24 dev n-inet")
@@ -200,8 +199,10 @@ table inet gateway {
 	h.write("gateway.key", key.String()+"\n")
 	p := h.start(wireguardGoBinary, "-f", "wg0")
 	waitFor(w.t, limit, "the gateway's device", func() error {
-		_, err := h.try("wg", "show", "wg0")
-		return err
+		if _, err := h.try("wg", "show", "wg0"); err != nil {
+			return fmt.Errorf("%w\n%s", err, p.out)
+		}
+		return nil
 	})
 	h.run(fmt.Sprintf("wg set wg0 private-key /run/gateway.key listen-port %d fwmark 0xca6c", port))
 	h.run("ip link set wg0 mtu 1420 up")
