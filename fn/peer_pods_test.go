@@ -93,6 +93,9 @@ func TestPodsAreServed(t *testing.T) {
 		if len(classes) != 1 || classes[0].Namespace != "apps" || classes[0].Name != "media" || classes[0].Key != key || len(classes[0].Access) != 1 {
 			t.Errorf("want the class on the gateway, within the owner's limits, got %d classes", len(classes))
 		}
+		if is, message := c.condition("WireguardGateway", "vpn", "home", "PeersReady"); !strings.HasPrefix(is, "TRUE ") || message != "" {
+			t.Errorf("want nothing to be said of the class, got %s: %s", is, message)
+		}
 		status := c.objects[objectID("WireguardGateway", "vpn", "home")].Object["status"].(map[string]any)
 		if diff := cmp.Diff([]any{map[string]any{"name": "media", "namespace": "apps", "pods": true, "state": "Active"}}, status["peers"]); diff != "" {
 			t.Errorf("status.peers of the gateway: -want, +got:\n%s", diff)

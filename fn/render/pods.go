@@ -64,6 +64,8 @@ func InjectionConfigMap(peer *spec.WireguardPeer) *corev1.ConfigMap {
 		},
 	}
 	m.Labels[names.LabelInjection] = "true"
+	// The gateway would take it for an attachment.
+	delete(m.Labels, names.LabelGatewayNamespace)
 	r := resources(peer.Pods.Resources, "32Mi")
 	for key, list := range map[string]corev1.ResourceList{names.InjectionRequests: r.Requests, names.InjectionLimits: r.Limits} {
 		if len(list) > 0 {
