@@ -97,6 +97,27 @@ func TestGluetunRefused(t *testing.T) {
 	})
 }
 
+// Users' containers find the forwarded port in gluetun's volume, and nothing
+// else that is gluetun's.
+func TestGluetunVolumes(t *testing.T) {
+	const mounts = "extraContainers: [{name: a, image: i, volumeMounts: [{name: %s, mountPath: /a}]}]"
+	g := accepted(t, withGluetun("portForwarding: {enabled: true}")+"\n"+fmt.Sprintf(mounts, "gluetun-status"))
+	if got := g.Pod.ExtraContainers[0].VolumeMounts[0].Name; got != "gluetun-status" {
+		t.Errorf("the container mounts %q", got)
+	}
+	_, errs := parse(t, fmt.Sprintf(mounts, "gluetun-status"))
+	checkErrors(t, "Without gluetun there is none.",
+		[]string{`spec.extraContainers[0].volumeMounts[0].name: Invalid value: "gluetun-status": is no volume in spec.volumes`}, errs)
+	for _, name := range []string{"gluetun-credentials", "gluetun-rules", "gluetun-data"} {
+		_, errs := parse(t, withGluetun("")+"\n"+fmt.Sprintf(mounts, name))
+		checkErrors(t, "What is gluetun's own is not for others to mount.",
+			[]string{fmt.Sprintf(`spec.extraContainers[0].volumeMounts[0].name: Invalid value: "%s": is no volume in spec.volumes`, name)}, errs)
+		_, errs = parse(t, withGluetun("")+fmt.Sprintf("\nvolumes: [{name: %s, emptyDir: {}}]", name))
+		checkErrors(t, "A volume of the gateway's own has this name.",
+			[]string{fmt.Sprintf(`spec.volumes[0].name: Invalid value: "%s": is the name of a volume of the gateway's own`, name)}, errs)
+	}
+}
+
 // Whoever sets what is computed is told both names: its own and the field's.
 func TestGluetunEnvComputed(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Keys(computed)) {
