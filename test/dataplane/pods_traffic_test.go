@@ -1,6 +1,7 @@
 package dataplane
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -28,7 +29,7 @@ func TestPods(t *testing.T) {
 	one.expect(t, "the internet", everything(true))
 	two.expect(t, "without bypass", everything(true))
 	c.expect(t, "other peers", everything(true))
-	seen := callers()
+	seen := fmt.Sprint(callers())
 	for _, p := range []*pod{one, two} {
 		if contains(seen, p.four) || contains(seen, p.six) {
 			t.Errorf("the server has seen a pod by its own address: %s", seen)
