@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Builds pinned tools: tools/build.sh [NAME...]   (without a name: all of them)
+# Builds pinned tools: tools/build.sh [NAME...]   (without a name: all but those of a node;
+# `node`: those)
 #
 # The version is the one in the tool's own go.mod below this folder. Each version is built once,
 # into a cache outside the work tree, so that a fresh clone does not build it again. The binary is
@@ -13,12 +14,17 @@ names=(
 	crossplane crossplane-core etcd golangci-lint gotestsum
 	kube-apiserver kube-controller-manager kubectl
 )
+# What turns a control plane into a node, and the way users install Crossplane.
+node=(
+	kubelet kube-proxy kube-scheduler containerd containerd-shim-runc-v2 runc
+	bridge host-local loopback coredns helm
+)
 
 # select_tool NAME sets the module's folder, the main package and the variables to stamp, if any.
 # Crossplane compares its own version with the constraints in packages, so it has to know it. So has
 # Kubernetes: clients ask for its version before they rely on what it can do.
 select_tool() {
-	stamps=()
+	stamps=() pinned=''
 	case $1 in
 	crossplane)
 		module=crossplane-cli package=github.com/crossplane/cli/v2/cmd/crossplane
@@ -31,12 +37,19 @@ select_tool() {
 	etcd) module=etcd package=go.etcd.io/etcd/server/v3 ;;
 	golangci-lint) module=lint package=github.com/golangci/golangci-lint/v2/cmd/golangci-lint ;;
 	gotestsum) module=test package=gotest.tools/gotestsum ;;
-	kube-apiserver | kube-controller-manager | kubectl)
+	kube-apiserver | kube-controller-manager | kubectl | kubelet | kube-proxy | kube-scheduler)
 		module=kubernetes package=k8s.io/kubernetes/cmd/$1
 		stamps=(k8s.io/component-base/version.gitVersion k8s.io/client-go/pkg/version.gitVersion)
 		;;
+	containerd | containerd-shim-runc-v2)
+		module=containerd package=github.com/containerd/containerd/v2/cmd/$1
+		;;
+	bridge | loopback) module=cni package=github.com/containernetworking/plugins/plugins/main/$1 ;;
+	host-local) module=cni package=github.com/containernetworking/plugins/plugins/ipam/$1 ;;
+	coredns) module=coredns package=. pinned=github.com/coredns/coredns ;;
+	helm) module=helm package=helm.sh/helm/v3/cmd/helm ;;
 	*)
-		echo "unknown tool $1, one of: ${names[*]}" >&2
+		echo "unknown tool $1, one of: ${names[*]} ${node[*]}" >&2
 		exit 2
 		;;
 	esac
@@ -51,11 +64,32 @@ pinned_version() {
 		END { if (!longest) exit 1; print version }' "$2"
 }
 
-[ $# -gt 0 ] || set -- "${names[@]}"
+# runc needs C libraries to build, so it is Debian's: unpacked, not installed.
+unpack_runc() {
+	binary=$(find "$cache" -name 'runc-*' -perm -0100 2>/dev/null | sort -V | tail -n 1)
+	[ -z "$binary" ] || return 0
+	echo "unpacking runc"
+	local work
+	work=$(mktemp -d)
+	(cd "$work" && apt-get -qq -o APT::Sandbox::User=root download runc >/dev/null && dpkg-deb -x runc_*.deb root)
+	mkdir -p "$cache"
+	binary=$cache/runc-$(dpkg-deb -f "$work"/runc_*.deb Version)
+	mv "$work/root/usr/sbin/runc" "$binary"
+	rm -rf "$work"
+}
 
+[ $# -gt 0 ] || set -- "${names[@]}"
+[ "$*" != node ] || set -- "${node[@]}"
+
+mkdir -p "$root/_output/bin"
 for name in "$@"; do
+	if [ "$name" = runc ]; then
+		unpack_runc
+		ln -sfn "$binary" "$root/_output/bin/runc"
+		continue
+	fi
 	select_tool "$name"
-	version=$(pinned_version "$package" "$root/tools/$module/go.mod")
+	version=$(pinned_version "${pinned:-$package}" "$root/tools/$module/go.mod")
 	binary=$cache/$name-$version
 	if [ ! -x "$binary" ]; then
 		echo "building $name $version"
@@ -70,6 +104,5 @@ for name in "$@"; do
 		chmod 0755 "$partial"
 		mv "$partial" "$binary"
 	fi
-	mkdir -p "$root/_output/bin"
 	ln -sfn "$binary" "$root/_output/bin/$name"
 done
