@@ -1,6 +1,6 @@
 # Short names for what the go command and the scripts do. A recipe holds no logic of its own.
 
-.PHONY: generate test test-controlplane test-controlplane-long lint build render packages tools fuzz bench ci
+.PHONY: generate test test-controlplane test-controlplane-long test-node lint build render packages tools fuzz bench ci
 
 generate:
 	go generate ./...
@@ -17,6 +17,12 @@ test-controlplane:
 test-controlplane-long:
 	tools/build.sh crossplane crossplane-core etcd kube-apiserver kube-controller-manager kubectl
 	WIREGUARD_GATEWAY_CONTROLPLANE=long go test -v -count 1 -timeout 2h ./test/controlplane/...
+
+# On a node that runs pods: minutes more to build once. Needs root and cgroup v1.
+test-node:
+	tools/build.sh crossplane crossplane-core etcd kube-apiserver kube-controller-manager kubectl
+	tools/build.sh node
+	WIREGUARD_GATEWAY_NODE=1 go test -v -count 1 -timeout 1h ./test/node/...
 
 lint:
 	tools/lint.sh

@@ -1,0 +1,80 @@
+package node
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/wireguardgateway/function-wireguard-gateway/test/node/harness"
+)
+
+// TestLeavesNothing starts a node and stops it. The machine is as it was.
+func TestLeavesNothing(t *testing.T) {
+	before := traces(t)
+	start := time.Now()
+	n, err := harness.Run(harness.Options{Bare: true})
+	t.Logf("the node was ready after %v", time.Since(start).Round(100*time.Millisecond))
+	if err != nil {
+		n.DumpLogs(t)
+		t.Error(err)
+	}
+	if err := n.Stop(); err != nil {
+		t.Error(err)
+	}
+	if diff := cmp.Diff(before, traces(t)); diff != "" {
+		t.Errorf("before -, after +:\n%s", diff)
+	}
+	if _, err := os.Stat(n.Dir); err == nil {
+		t.Errorf("%s is left", n.Dir)
+	}
+}
+
+// traces are what a node could leave on a machine on which others work, too.
+func traces(t *testing.T) []string {
+	t.Helper()
+	var out []string
+	interfaces, err := net.Interfaces()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, i := range interfaces {
+		out = append(out, "interface "+i.Name)
+	}
+	for _, pattern := range []string{"/sys/fs/cgroup/*/wireguard-gateway-node-*", "/sys/fs/cgroup/*/kubepods*", "/var/lib/kubelet", "/var/lib/containerd", "/run/containerd", "/run/netns/*", "/var/log/pods", "/var/lib/cni", "/etc/cni"} {
+		paths, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, paths...)
+	}
+	for _, setting := range []string{"vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops", "net/ipv4/ip_forward"} {
+		b, err := os.ReadFile(filepath.Join("/proc/sys", setting))
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, fmt.Sprintf("%s = %s", setting, strings.TrimSpace(string(b))))
+	}
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(mounts)) {
+		if strings.Contains(line, "/node-") || strings.Contains(line, "kube") || strings.Contains(line, "containerd") {
+			out = append(out, line)
+		}
+	}
+	for _, name := range []string{"kubelet", "kube-proxy", "kube-scheduler", "containerd", "containerd-shim", "init"} {
+		pids, _ := exec.Command("pidof", name).Output()
+		out = append(out, name+": "+string(pids))
+	}
+	slices.Sort(out)
+	return out
+}

@@ -1,0 +1,172 @@
+package node
+
+import (
+	"context"
+	"encoding/binary"
+	"io"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	node "github.com/wireguardgateway/function-wireguard-gateway/test/node/harness"
+)
+
+// waitReply sends to the site's echo until it answers, and returns when.
+func waitReply(t *testing.T, c *node.Client, site string) time.Time {
+	t.Helper()
+	conn, err := c.Dial(t.Context(), "udp", net.JoinHostPort(site, node.EchoPort))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	b := make([]byte, 8)
+	for limit := time.Now().Add(time.Minute); time.Now().Before(limit); {
+		_, _ = conn.Write(b)
+		_ = conn.SetReadDeadline(time.Now().Add(20 * time.Millisecond))
+		if _, err := conn.Read(b); err == nil {
+			return time.Now()
+		}
+	}
+	t.Fatalf("%s did not answer within a minute", site)
+	return time.Time{}
+}
+
+// flow is traffic of a client to the site, over UDP and in one TCP connection.
+type flow struct {
+	conn, stream net.Conn
+	stop         context.CancelFunc
+	done         sync.WaitGroup
+
+	mu       sync.Mutex
+	sent     int
+	answered map[uint64]bool
+	last     time.Time
+	silence  time.Duration // the longest time without an answer
+	slowest  time.Duration // the longest round trip in the TCP connection
+	broken   error         // how the TCP connection ended
+}
+
+// pace is how often a flow sends.
+const pace = 10 * time.Millisecond
+
+func startFlow(t *testing.T, c *node.Client) *flow {
+	t.Helper()
+	ctx, stop := context.WithCancel(context.Background())
+	f := &flow{answered: map[uint64]bool{}, last: time.Now(), stop: stop}
+	var err error
+	site := net.JoinHostPort(node.Site4, node.EchoPort)
+	if f.conn, err = c.Dial(t.Context(), "udp", site); err != nil {
+		t.Fatal(err)
+	}
+	if f.stream, err = c.Dial(t.Context(), "tcp", site); err != nil {
+		t.Fatal(err)
+	}
+	f.done.Go(func() { f.send(ctx) })
+	f.done.Go(f.receive)
+	f.done.Go(func() { f.talk(ctx) })
+	t.Cleanup(func() { f.end() })
+	return f
+}
+
+func (f *flow) send(ctx context.Context) {
+	ticker := time.NewTicker(pace)
+	defer ticker.Stop()
+	b := make([]byte, 8)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		f.mu.Lock()
+		f.sent++
+		binary.BigEndian.PutUint64(b, uint64(f.sent))
+		f.mu.Unlock()
+		_, _ = f.conn.Write(b)
+	}
+}
+
+func (f *flow) receive() {
+	b := make([]byte, 8)
+	for {
+		_, err := io.ReadFull(f.conn, b)
+		if ne, ok := err.(net.Error); ok && !ne.Timeout() && f.closed(err) {
+			return
+		}
+		if err != nil {
+			continue
+		}
+		f.mu.Lock()
+		f.answered[binary.BigEndian.Uint64(b)] = true
+		f.silence = max(f.silence, time.Since(f.last))
+		f.last = time.Now()
+		f.mu.Unlock()
+	}
+}
+
+// closed tells whether we closed the socket. Other errors are what routers say
+// while there is no way.
+func (f *flow) closed(err error) bool {
+	op, ok := err.(*net.OpError)
+	return ok && op.Err == net.ErrClosed || ok && op.Err.Error() == net.ErrClosed.Error()
+}
+
+func (f *flow) talk(ctx context.Context) {
+	b := make([]byte, 8)
+	for ctx.Err() == nil {
+		start := time.Now()
+		_, err := f.stream.Write(b)
+		if err == nil {
+			_, err = io.ReadFull(f.stream, b)
+		}
+		f.mu.Lock()
+		if ctx.Err() == nil {
+			f.slowest = max(f.slowest, time.Since(start))
+			f.broken = err
+		}
+		f.mu.Unlock()
+		if err != nil {
+			return
+		}
+		time.Sleep(pace)
+	}
+}
+
+// report is what a client noticed.
+type report struct {
+	Sent, Lost       int
+	Silence, Slowest time.Duration
+	Broken           error
+}
+
+// now returns what was noticed so far. What was sent in the last second may
+// still be on its way.
+func (f *flow) now() report {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	r := report{Sent: max(0, f.sent-int(time.Second/pace)), Silence: max(f.silence, time.Since(f.last)), Slowest: f.slowest, Broken: f.broken}
+	for i := range r.Sent {
+		if !f.answered[uint64(i+1)] {
+			r.Lost++
+		}
+	}
+	r.Silence, r.Slowest = r.Silence.Round(time.Millisecond), r.Slowest.Round(time.Millisecond)
+	return r
+}
+
+// quietSince returns for how long there was no answer.
+func (f *flow) quietSince() time.Duration {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return time.Since(f.last)
+}
+
+func (f *flow) end() report {
+	r := f.now()
+	f.stop()
+	_ = f.conn.Close()
+	_ = f.stream.Close()
+	f.done.Wait()
+	return r
+}
