@@ -214,7 +214,7 @@ func TestPodAddressPassesUnguarded(t *testing.T) {
 			api.put(from)
 			w.serves(t, 0, from)
 			a.kill()
-			w.deviceByHand()
+			w.deviceByHand(serverKey)
 			add(w.gateway, from)
 			from.join()
 			from.call()
@@ -235,9 +235,9 @@ func TestPodAddressPassesUnguarded(t *testing.T) {
 }
 
 // deviceByHand makes the gateway's device as an agent would, which is dead.
-func (w *world) deviceByHand() {
+func (w *world) deviceByHand(key wireguard.Key) {
 	w.t.Helper()
-	w.gateway.write("wg0.conf", fmt.Sprintf("[Interface]\nPrivateKey = %s\nListenPort = 51820\nFwMark = %d\n", serverKey, wireguard.FirewallMark))
+	w.gateway.write("wg0.conf", fmt.Sprintf("[Interface]\nPrivateKey = %s\nListenPort = 51820\nFwMark = %d\n", key, wireguard.FirewallMark))
 	w.gateway.exec("sh", "-c", "LOG_LEVEL=error "+wireguardGoBinary+" wg0 >/run/wireguard-go.log 2>&1")
 	w.t.Cleanup(func() { _, _ = w.gateway.try("ip", "link", "del", "wg0") })
 	w.gateway.sysctl("net.ipv4.conf.wg0.forwarding=1", "net.ipv4.conf.wg0.rp_filter=2", "net.ipv4.conf.wg0.src_valid_mark=1")

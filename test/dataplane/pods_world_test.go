@@ -36,11 +36,12 @@ func podConfig(peers ...wireguard.Peer) wireguard.GatewayConfig {
 // pod is a pod of the class, and the host that is its network.
 type pod struct {
 	*host
-	w            *world
-	name, uid    string
-	four, six    string
-	object       kubetest.Object
-	daemon, port string
+	w         *world
+	name, uid string
+	four, six string
+	object    kubetest.Object
+	port      string        // of the router
+	gateway   wireguard.Key // its public key
 }
 
 // pod makes the n-th pod, from 1. It is attached to the network, and nothing
@@ -53,7 +54,7 @@ func (w *world) podNamed(name string, n int) *pod {
 	h := w.attach(name,
 		fmt.Sprintf("10.244.1.%d/30", 4*n+2), fmt.Sprintf("10.244.1.%d/30", 4*n+1),
 		fmt.Sprintf("2001:db8:5:%d::2/64", n), fmt.Sprintf("2001:db8:5:%d::1/64", n))
-	p := &pod{host: h, w: w, name: name, uid: "uid-" + name, four: fmt.Sprintf("10.244.1.%d", 4*n+2), six: fmt.Sprintf("2001:db8:5:%d::2", n), port: "r-" + name}
+	p := &pod{host: h, w: w, name: name, uid: "uid-" + name, four: fmt.Sprintf("10.244.1.%d", 4*n+2), six: fmt.Sprintf("2001:db8:5:%d::2", n), port: "r-" + name, gateway: serverKey.Public()}
 	p.object = podObject(name, p.uid, p.four, p.six)
 	return p
 }
@@ -99,7 +100,7 @@ func (p *pod) key() wireguard.Key { return wireguard.PodKey(media.Key, p.uid) }
 func (p *pod) join(bypass ...string) {
 	p.t.Helper()
 	p.write("wgc0.conf", fmt.Sprintf("[Interface]\nPrivateKey = %s\nListenPort = %d\nFwMark = %d\n[Peer]\nPublicKey = %s\nEndpoint = %s:51820\nAllowedIPs = 0.0.0.0/0, ::/0\nPersistentKeepalive = 25\n",
-		p.key(), wireguard.ClientPort, wireguard.FirewallMark, serverKey.Public(), gateway4))
+		p.key(), wireguard.ClientPort, wireguard.FirewallMark, p.gateway, gateway4))
 	var rules, four, six []string
 	for _, b := range bypass {
 		if strings.Contains(b, ":") {
