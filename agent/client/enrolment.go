@@ -1,6 +1,7 @@
 package client
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"strconv"
@@ -54,9 +55,9 @@ func (e *enrolment) check() error {
 	e.host, e.port = host, uint16(n)
 	switch {
 	case e.GatewayPublicKey == wireguard.Key{}:
-		return fmt.Errorf("gatewayPublicKey is missing")
+		return errors.New("gatewayPublicKey is missing")
 	case e.ClassKey == wireguard.Key{}:
-		return fmt.Errorf("classKey is missing")
+		return errors.New("classKey is missing")
 	case e.MTU < minMTU || e.MTU > maxMTU:
 		return fmt.Errorf("mtu %d is not within %d and %d", e.MTU, minMTU, maxMTU)
 	case e.PersistentKeepalive < 0 || e.PersistentKeepalive > maxKeepalive:

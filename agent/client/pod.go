@@ -1,6 +1,7 @@
 package client
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -17,11 +18,11 @@ type pod struct {
 func readPod(environment func(string) string) (pod, error) {
 	p := pod{uid: environment("POD_UID"), node: environment("NODE_NAME")}
 	if p.uid == "" {
-		return pod{}, fmt.Errorf("cannot find the pod's UID: POD_UID has to be metadata.uid")
+		return pod{}, errors.New("cannot find the pod's UID: POD_UID has to be metadata.uid")
 	}
 	ips := environment("POD_IPS")
 	if ips == "" {
-		return pod{}, fmt.Errorf("cannot find the pod's addresses: POD_IPS has to be status.podIPs")
+		return pod{}, errors.New("cannot find the pod's addresses: POD_IPS has to be status.podIPs")
 	}
 	for s := range strings.SplitSeq(ips, ",") {
 		a, err := netip.ParseAddr(strings.TrimSpace(s))

@@ -3,7 +3,9 @@ package client
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/netip"
 	"os"
@@ -67,9 +69,13 @@ func (p pod) resolve(ctx context.Context, host string) ([]netip.Addr, error) {
 	return append(four, six...), nil
 }
 
-// nameservers returns those of resolv.conf(5).
+// nameservers returns those of resolv.conf(5), and none where there is no such
+// file.
 func nameservers(path string) ([]netip.Addr, error) {
 	f, err := os.Open(path) //nolint:gosec // It is a constant, but for tests.
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot read nameservers: %w", err)
 	}
@@ -85,5 +91,8 @@ func nameservers(path string) ([]netip.Addr, error) {
 			out = append(out, a.Unmap().WithZone(""))
 		}
 	}
-	return out, lines.Err()
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("cannot read nameservers: %w", err)
+	}
+	return out, nil
 }

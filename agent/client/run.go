@@ -29,7 +29,7 @@ const (
 
 	// syncInterval is how often everything is looked at that may have changed
 	// without an event.
-	syncInterval = 10 * time.Second
+	syncInterval = 30 * time.Second
 
 	// resolveInterval is how often the gateway's name is looked up while the
 	// tunnel is not up.
@@ -158,7 +158,7 @@ func (c *client) lock() error {
 // pod has no address of has no way out at all.
 func (c *client) bypass() []netip.Prefix {
 	return slices.DeleteFunc(slices.Clone(c.enrolment.BypassCIDRs), func(p netip.Prefix) bool {
-		return len(c.pod.addresses) > 0 && !c.pod.has(p.Addr())
+		return !c.pod.has(p.Addr())
 	})
 }
 

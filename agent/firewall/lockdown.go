@@ -2,6 +2,7 @@ package firewall
 
 import (
 	"net/netip"
+	"slices"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/binaryutil"
@@ -128,7 +129,7 @@ func fastErrors(l Lockdown) []rule {
 		match(marked(), accept()),
 		match(family(false), l4proto(unix.IPPROTO_ICMPV6), accept()),
 	}
-	for _, p := range append(linkLocal[:len(linkLocal):len(linkLocal)], l.Bypass...) {
+	for _, p := range slices.Concat(linkLocal, l.Bypass) {
 		rules = append(rules, match(daddr(p), accept()))
 	}
 	return append(rules, match(counted(reject())))

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/vishvananda/netlink"
@@ -79,5 +80,5 @@ func (c Conf) isSet(device string) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("cannot read %s of %s: %w", c.name, device, err)
 	}
-	return strings.TrimSpace(string(b)) == fmt.Sprint(c.value), nil
+	return strings.TrimSpace(string(b)) == strconv.FormatUint(uint64(c.value), 10), nil
 }

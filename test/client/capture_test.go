@@ -90,7 +90,7 @@ func parse(b []byte) packet {
 	}
 	kind, b := binary.BigEndian.Uint16(b[12:]), b[14:]
 	p := packet{}
-	proto := byte(0)
+	var proto byte
 	switch {
 	case kind == unix.ETH_P_ARP:
 		return packet{proto: "arp"}

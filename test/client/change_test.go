@@ -132,7 +132,7 @@ func (w *world) expectSvc(when, four, six string) {
 // The kubelet puts a new version in place by switching a link to its folder.
 func TestKubeletMount(t *testing.T) {
 	w := newWorld(t)
-	w.serveGateway(w.gateway, gatewayKey, 51820)
+	w.serveGateway(w.gateway)
 	w.admit(w.gateway)
 	place := func(version string, e wireguard.Enrolment) {
 		t.Helper()
@@ -288,7 +288,7 @@ func TestStartTime(t *testing.T) {
 	for _, later := range []time.Duration{0, 300 * time.Millisecond, time.Second, 3 * time.Second} {
 		t.Run(later.String(), func(t *testing.T) {
 			w := newWorld(t)
-			w.serveGateway(w.gateway, gatewayKey, 51820)
+			w.serveGateway(w.gateway)
 			w.enrol(enrolment())
 			if later == 0 {
 				w.admit(w.gateway)
@@ -322,7 +322,7 @@ func TestOneFamily(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
-			w.serveGateway(w.gateway, gatewayKey, 51820)
+			w.serveGateway(w.gateway)
 			w.admit(w.gateway)
 			e := enrolment()
 			e.Endpoint = tc.endpoint
@@ -350,7 +350,7 @@ func TestOneFamily(t *testing.T) {
 
 // In a steady state the sidecar does next to nothing, and says nothing.
 func TestQuiet(t *testing.T) {
-	const idle = 25 * time.Second // past idle probes, and a check of everything
+	const idle = 35 * time.Second // past idle probes, and a check of everything
 	w := newWorld(t)
 	s := up(t, w, enrolment())
 	time.Sleep(2 * time.Second)

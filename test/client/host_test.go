@@ -207,21 +207,6 @@ func start(t *testing.T, cmd *exec.Cmd) *process {
 	return p
 }
 
-// wait waits for the end, and fails the test if the command failed.
-func (p *process) wait(limit time.Duration) string {
-	p.t.Helper()
-	select {
-	case <-p.done:
-	case <-time.After(limit):
-		p.kill()
-		p.t.Fatalf("%v did not end within %s:\n%s", p.cmd.Args, limit, p.out)
-	}
-	if !p.cmd.ProcessState.Success() {
-		p.t.Fatalf("%v: %v\n%s", p.cmd.Args, p.cmd.ProcessState, p.out)
-	}
-	return p.out.String()
-}
-
 func (p *process) signal(s os.Signal) {
 	_ = p.cmd.Process.Signal(s)
 }

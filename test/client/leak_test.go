@@ -98,7 +98,7 @@ func (w *world) replaceGateway(service string) {
 	}
 	// As kube-proxy does with what goes to an endpoint that is gone.
 	_, _ = w.node.try("conntrack", "-D", "-p", "udp", "--orig-port-dst", "51820")
-	w.serveGateway(other, gatewayKey, 51820)
+	w.serveGateway(other)
 	w.admit(other)
 }
 
@@ -208,7 +208,7 @@ func TestNoLeakAtStart(t *testing.T) {
 	s.waitReason("has not answered a handshake")
 	w.expectClosed("without gateway")
 	w.dns.slow(0)
-	w.serveGateway(w.gateway, gatewayKey, 51820)
+	w.serveGateway(w.gateway)
 	w.expectClosed("as a stranger to the gateway")
 	if out, err := s.probe("--startup"); err == nil {
 		t.Errorf("the pod's containers may start: %s", out)

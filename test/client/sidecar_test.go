@@ -77,7 +77,7 @@ func (s *sidecar) waitReason(part string) {
 	waitFor(s.t, limit, "a reason", func() error {
 		out, err := s.probe()
 		if err == nil || !strings.Contains(out, part) {
-			return fmt.Errorf("no %q in %s (%v)", part, out, err)
+			return fmt.Errorf("no %q in %s", part, out)
 		}
 		return nil
 	})
@@ -95,7 +95,7 @@ func (w *world) waitLocked() {
 // up is a world with a gateway that serves the pod, and a sidecar that is ready.
 func up(t *testing.T, w *world, e wireguard.Enrolment) *sidecar {
 	t.Helper()
-	w.serveGateway(w.gateway, gatewayKey, 51820)
+	w.serveGateway(w.gateway)
 	w.admit(w.gateway)
 	w.enrol(e)
 	s := w.startSidecar()

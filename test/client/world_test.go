@@ -168,7 +168,7 @@ func prefixes(ss ...string) []netip.Prefix {
 
 // serveGateway makes a host a gateway that knows no pod yet: WireGuard, rules,
 // forwarding and masquerading as the gateway's own agent has them.
-func (w *world) serveGateway(h *host, key wireguard.Key, port int) *process {
+func (w *world) serveGateway(h *host) {
 	w.t.Helper()
 	h.sysctl("net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1", "net.ipv4.conf.all.rp_filter=2")
 	h.nft(`
@@ -196,7 +196,7 @@ table inet gateway {
     iifname "wg0" oifname "eth0" masquerade
   }
 }`)
-	h.write("gateway.key", key.String()+"\n")
+	h.write("gateway.key", gatewayKey.String()+"\n")
 	p := h.start(wireguardGoBinary, "-f", "wg0")
 	waitFor(w.t, limit, "the gateway's device", func() error {
 		if _, err := h.try("wg", "show", "wg0"); err != nil {
@@ -204,7 +204,7 @@ table inet gateway {
 		}
 		return nil
 	})
-	h.run(fmt.Sprintf("wg set wg0 private-key /run/gateway.key listen-port %d fwmark 0xca6c", port))
+	h.run("wg set wg0 private-key /run/gateway.key listen-port 51820 fwmark 0xca6c")
 	h.run("ip link set wg0 mtu 1420 up")
 	for _, f := range []string{"-4", "-6"} {
 		if !strings.Contains(h.run("ip "+f+" rule"), "lookup 51821") {
@@ -212,7 +212,6 @@ table inet gateway {
 			h.run("ip " + f + " rule add prio 92 iif wg0 lookup main")
 		}
 	}
-	return p
 }
 
 // admit makes the pod a peer of a gateway.
