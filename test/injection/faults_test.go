@@ -1,0 +1,365 @@
+package injection
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
+)
+
+// hold is how long a fault lasts before anything is done about it. An app tries
+// each of its means forty times in it.
+const hold = 2 * time.Second
+
+// subject is a pod whose app talks all the time, and what has to be so of it.
+type subject struct {
+	*pod
+	t       *testing.T
+	gateway *pod
+	app     *app
+	exits   []netip.Addr // as whom the app may be seen
+}
+
+// talks starts an app in the pod.
+func (p *pod) talks(t *testing.T, gateway *pod) *subject {
+	t.Helper()
+	a, err := startApp(p.net)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(a.end)
+	return &subject{pod: p, t: t, gateway: gateway, app: a, exits: gateway.addresses}
+}
+
+// tight fails the test where anything has left outside of the tunnel since the
+// last time, or where the app was told to be anybody but the gateway.
+func (s *subject) tight(when string) {
+	s.t.Helper()
+	if l := s.w.wall(s.pod).leaks(s.capture.seen()); len(l) > 0 {
+		s.t.Errorf("%s, outside of the tunnel:\n%s", when, l)
+	}
+	for a, n := range s.app.identities() {
+		if !slices.Contains(s.exits, a) {
+			s.t.Errorf("%s, the app was seen as %s, %d times", when, a, n)
+		}
+	}
+	seen := s.w.internet.seen()
+	for _, a := range s.addresses {
+		if seen[a] > 0 {
+			s.t.Errorf("%s, the internet has seen %d of %s", when, seen[a], a)
+		}
+	}
+}
+
+// leaky fails the test unless much has left outside of the tunnel, of either
+// family: a test that could not fail shows nothing.
+func (s *subject) leaky(when string) {
+	s.t.Helper()
+	_ = s.capture.seen()
+	time.Sleep(hold / 2)
+	l := s.w.wall(s.pod).leaks(s.capture.seen())
+	four, six := l.families()
+	if four < 10 || six < 10 {
+		s.t.Errorf("%s, only %d and %d packets have left: the test shows nothing\n%s", when, four, six, l)
+	}
+	s.t.Logf("control: %s, %d packets leave by IPv4 and %d by IPv6", when, four, six)
+	s.forget()
+}
+
+// forget forgets what was seen up to now.
+func (s *subject) forget() {
+	_ = s.capture.seen()
+	s.app.identities()
+	s.w.internet.seen()
+}
+
+// online waits until the app is answered again, and tells how long that took.
+func (s *subject) online(what string) {
+	s.t.Helper()
+	since := time.Now()
+	took := waitFor(s.t, what, func() error { return s.app.answeredSince(since) })
+	s.t.Logf("%s: the app has answers after %s", what, took.Round(time.Millisecond))
+}
+
+// silent holds a fault, and fails the test where the app was answered or
+// anything has left outside of the tunnel.
+func (s *subject) silent(when string) {
+	s.t.Helper()
+	time.Sleep(hold / 4) // What is on its way arrives.
+	since := time.Now()
+	time.Sleep(hold)
+	if s.app.answeredSince(since) == nil {
+		s.t.Errorf("%s, the app has answers: the fault is none", when)
+	}
+	s.tight(when)
+}
+
+// unwall takes the sidecar's firewall away. While the sidecar lives it would put
+// it back.
+func (s *subject) unwall() {
+	s.net.must(s.t, "nft", "delete", "table", "inet", wireguard.LockdownTable)
+}
+
+func (s *subject) freeze() { s.containers["wireguard"].signal(syscall.SIGSTOP) }
+func (s *subject) thaw()   { s.containers["wireguard"].signal(syscall.SIGCONT) }
+
+func (s *subject) deleteDevice() { s.net.must(s.t, "ip", "link", "del", wireguard.ClientDevice) }
+
+// deleteRoutes deletes the policy's routes and rules.
+func (s *subject) deleteRoutes() {
+	s.t.Helper()
+	for _, family := range []string{"-4", "-6"} {
+		for l := range strings.Lines(s.net.must(s.t, "ip", family, "rule", "show")) {
+			if preference, _, _ := strings.Cut(l, ":"); preference != "0" && preference != "32766" && preference != "32767" {
+				s.net.must(s.t, "ip", family, "rule", "del", "pref", preference)
+			}
+		}
+		s.net.must(s.t, "ip", family, "route", "flush", "table", fmt.Sprint(wireguard.FirewallMark))
+	}
+}
+
+// walled waits until the sidecar's firewall is there.
+func (s *subject) walled() time.Duration {
+	s.t.Helper()
+	start := time.Now()
+	_, err := poll(time.Millisecond, func() error {
+		_, err := s.net.run("nft", "list", "table", "inet", wireguard.LockdownTable)
+		return err
+	})
+	if err != nil {
+		s.t.Fatalf("no firewall: %v\n%s", err, s.log())
+	}
+	return time.Since(start)
+}
+
+// TestFaults holds a pod through everything that can happen to its tunnel. What
+// stays in the cluster works throughout.
+func TestFaults(t *testing.T) {
+	w := newWorld(t)
+	p := w.mustRun(t, "media")
+	if err := serveApp(p.net); err != nil {
+		t.Fatal(err)
+	}
+	s := p.talks(t, w.gateways["home"])
+	s.online("before all faults")
+	s.tight("before all faults")
+	around := watch(w.aroundTunnel(p))
+
+	for _, f := range []struct {
+		name string
+		do   func(*subject)
+	}{
+		{"Killed", killed},
+		{"DeviceDeleted", deviceDeleted},
+		{"RoutesDeleted", routesDeleted},
+		{"GatewayReplaced", gatewayReplaced},
+		{"DNSChanged", dnsChanged},
+	} {
+		t.Run(f.name, func(t *testing.T) {
+			s.t = t
+			f.do(s)
+		})
+	}
+
+	passed, failed := around.end()
+	t.Logf("meanwhile, around the tunnel: %v", passed)
+	if len(failed) > 0 {
+		t.Errorf("around the tunnel:\n%s", strings.Join(failed, "\n"))
+	}
+	for _, c := range w.aroundTunnel(p) {
+		if passed[c.name] < 10 {
+			t.Errorf("around the tunnel: %s has worked %d times only", c.name, passed[c.name])
+		}
+	}
+}
+
+// aroundTunnel is what has to work whatever the tunnel does.
+func (w *world) aroundTunnel(p *pod) []clusterCheck {
+	four, six := p.addresses[0], p.addresses[1]
+	answers := func(from *namespace, address string, source netip.Addr) func() error {
+		return func() error { return answersTo(from, address, source) }
+	}
+	web := []string{"web pod to the pod, IPv4", "web pod to the pod, IPv6"}
+	checks := []clusterCheck{
+		{"DNS over UDP", func() error { return looksUp(p.net, "udp") }},
+		{"DNS over TCP", func() error { return looksUp(p.net, "tcp") }},
+		{"Service, IPv4", answers(p.net, net.JoinHostPort(web4, "80"), four)},
+		{"Service, IPv6", answers(p.net, net.JoinHostPort(web6, "80"), six)},
+		{"kubelet's probe, IPv4", answers(w.node.namespace, net.JoinHostPort(four.String(), fmt.Sprint(appPort)), netip.MustParseAddr(node4))},
+		{"kubelet's probe, IPv6", answers(w.node.namespace, net.JoinHostPort(six.String(), fmt.Sprint(appPort)), netip.MustParseAddr(node6))},
+		{"client on the internet, IPv4", answers(w.internet.namespace, net.JoinHostPort(four.String(), fmt.Sprint(appPort)), netip.MustParseAddr(internet4))},
+		{"client on the internet, IPv6", answers(w.internet.namespace, net.JoinHostPort(six.String(), fmt.Sprint(appPort)), netip.MustParseAddr(internet6))},
+	}
+	for i, a := range p.addresses {
+		checks = append(checks, clusterCheck{web[i], answers(w.web, net.JoinHostPort(a.String(), fmt.Sprint(appPort)), netip.Addr{})})
+	}
+	return checks
+}
+
+// answersTo makes a request, and looks as whom it was seen.
+func answersTo(from *namespace, address string, source netip.Addr) error {
+	h := http.Client{Timeout: dialTimeout, Transport: &http.Transport{DisableKeepAlives: true, DialContext: from.dial}}
+	rsp, err := h.Get("http://" + address)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = rsp.Body.Close() }()
+	b, err := io.ReadAll(rsp.Body)
+	if err != nil {
+		return err
+	}
+	seen, err := netip.ParseAddrPort(string(b))
+	if err == nil && source.IsValid() && seen.Addr().Unmap() != source {
+		err = fmt.Errorf("seen as %s, not as %s", seen.Addr(), source)
+	}
+	return err
+}
+
+// looksUp asks the cluster's DNS for the address of a Service.
+func looksUp(from *namespace, network string) error {
+	r := net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return from.dial(ctx, network, net.JoinHostPort(clusterDNS, "53"))
+	}}
+	ctx, cancel := context.WithTimeout(context.Background(), dialTimeout)
+	defer cancel()
+	got, err := r.LookupNetIP(ctx, "ip4", "web.apps.svc.cluster.local.")
+	if err == nil && (len(got) != 1 || got[0] != netip.MustParseAddr(web4)) {
+		err = fmt.Errorf("got %v", got)
+	}
+	return err
+}
+
+// killed kills the sidecar. The kubelet starts it again, beside the app.
+func killed(s *subject) {
+	s.containers["wireguard"].kill()
+	s.silent("while the sidecar is dead")
+	s.unwall()
+	s.leaky("while the sidecar is dead, without its firewall")
+	if err := s.startSidecar(s.t.Context()); err != nil {
+		s.t.Fatal(err)
+	}
+	s.walled()
+	s.forget()
+	s.online("the sidecar was started again")
+	s.tight("while the sidecar starts again")
+	// Again, and now the firewall is there all the time.
+	s.containers["wireguard"].kill()
+	if err := s.startSidecar(s.t.Context()); err != nil {
+		s.t.Fatal(err)
+	}
+	s.online("the sidecar was killed and started at once")
+	s.tight("while the sidecar starts at once")
+}
+
+func deviceDeleted(s *subject) {
+	s.deleteDevice()
+	s.online("the device was deleted")
+	s.tight("while the sidecar makes its device again")
+	s.freeze()
+	s.deleteDevice()
+	s.silent("while there is no device")
+	s.unwall()
+	s.leaky("without device and firewall")
+	s.thaw()
+	s.recovers("without device and firewall")
+}
+
+func routesDeleted(s *subject) {
+	s.deleteRoutes()
+	s.online("rules and routes were deleted")
+	s.tight("while the sidecar makes its routes again")
+	s.freeze()
+	s.deleteRoutes()
+	s.silent("while there are no routes")
+	s.unwall()
+	s.leaky("without routes and firewall")
+	s.thaw()
+	s.recovers("without routes and firewall")
+}
+
+// recovers waits until the sidecar has put everything back.
+func (s *subject) recovers(from string) {
+	s.t.Helper()
+	s.walled()
+	s.forget()
+	s.online("the sidecar goes on " + from)
+	s.tight("after the sidecar went on " + from)
+}
+
+// gatewayReplaced takes the gateway's pod away, and runs another one with
+// another address.
+func gatewayReplaced(s *subject) {
+	w, old := s.w, s.gateway
+	if err := w.serveGateway(s.t.Context(), "home", netip.Addr{}); err != nil {
+		s.t.Fatal(err)
+	}
+	if err := old.remove(s.t.Context()); err != nil {
+		s.t.Fatal(err)
+	}
+	s.silent("while there is no gateway")
+	// The same traffic, without what holds it.
+	s.freeze()
+	s.deleteRoutes()
+	s.unwall()
+	s.leaky("without gateway, routes and firewall")
+	s.thaw()
+	s.walled()
+	s.forget()
+	s.silent("while there still is no gateway")
+
+	if err := w.startGateway(s.t.Context(), "home"); err != nil {
+		s.t.Fatal(err)
+	}
+	s.gateway = w.gateways["home"]
+	s.exits = s.gateway.addresses
+	if s.gateway.addresses[0] == old.addresses[0] {
+		s.t.Fatal("the new gateway has the old address")
+	}
+	s.online("the gateway was replaced")
+	s.tight("while the gateway is replaced")
+}
+
+// dnsChanged gives the gateway's Service another address, as a Service has that
+// was deleted and made anew.
+func dnsChanged(s *subject) {
+	w := s.w
+	address := netip.MustParseAddr("10.96.200.1")
+	if err := w.serveGateway(s.t.Context(), "home", netip.Addr{}); err != nil {
+		s.t.Fatal(err)
+	}
+	w.node.name("home-wireguard.vpn.svc.cluster.local", address)
+	if err := w.node.serve(service{address, "udp", 51820, 51820}, s.gateway.addresses[0]); err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() {
+		if err := errors.Join(w.serveGateway(context.Background(), "home", s.gateway.addresses[0])); err != nil {
+			s.t.Error(err)
+		}
+	})
+	since := time.Now()
+	s.silent("while the sidecar knows the old address")
+	took := waitFor(s.t, "the new address", func() error {
+		if seen := s.capture.to(address); seen == 0 {
+			return errors.New("nothing is sent to it")
+		}
+		return s.app.answeredSince(since.Add(hold))
+	})
+	s.t.Logf("the Service has another address: the app has answers after %s", (took + hold).Round(time.Millisecond))
+	s.tight("while the sidecar takes the new address")
+	s.freeze()
+	s.deleteRoutes()
+	s.unwall()
+	s.leaky("with the new address, without routes and firewall")
+	s.thaw()
+	s.recovers("with the new address")
+}
