@@ -50,17 +50,17 @@ func podObject(namespace, name string, ips ...string) kubetest.Object {
 	}
 }
 
-// waits waits for changes until the pods are as they should be.
+// waits looks at each change until the pods are as they should be.
 func (w *Watcher) waits(t *testing.T, reason string, want ...string) {
 	t.Helper()
-	diff := ""
 	timeout := time.After(patience)
 	for {
 		got := map[string]bool{}
 		for _, p := range w.Pods() {
 			got[fmt.Sprintf("%s%v", p, p.Addresses)] = true
 		}
-		if diff = cmp.Diff(want, slices.Sorted(maps.Keys(got))); diff == "" {
+		diff := cmp.Diff(want, slices.Sorted(maps.Keys(got)))
+		if diff == "" {
 			return
 		}
 		select {
@@ -128,7 +128,11 @@ func TestWatcherRestored(t *testing.T) {
 	w, log := watcher(t, s, media("old", "10.244.1.5"), Pod{Namespace: "gone", Name: "x", UID: "x"})
 	w.Follow(t.Context(), classes("apps/media"))
 	w.waits(t, "restored, of classes that are still there", "apps/old[10.244.1.5]")
-	for deadline := time.Now().Add(patience); len(w.Lost()) == 0 && time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+	for range 200 {
+		if len(w.Lost()) > 0 {
+			break
+		}
+		time.Sleep(5 * time.Millisecond)
 	}
 	if diff := cmp.Diff([]string{"apps"}, w.Lost()); diff != "" {
 		t.Errorf("lost: -want, +got:\n%s", diff)

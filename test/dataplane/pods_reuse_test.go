@@ -125,14 +125,14 @@ func TestPodAddressPasses(t *testing.T) {
 			from.call()
 			from.gone()
 			to := w.podNamed("other", 1)
-			clear := to.received("eth0")
+			outside := to.received("eth0")
 			tc.pass(api, from, to)
 			w.serves(t, 0, to)
 			to.join()
 			tunnel := to.received("wgc0")
 			to.expect(t, tc.reason, everything(true))
 			time.Sleep(time.Second)
-			if a, b := tunnel(), clear(); a != 0 || b != 0 {
+			if a, b := tunnel(), outside(); a != 0 || b != 0 {
 				t.Errorf("%s: the new pod got %d packets of the old one in the tunnel, %d in the clear", tc.reason, a, b)
 			}
 			// It would get what is its own.
@@ -220,12 +220,12 @@ func TestPodAddressPassesUnguarded(t *testing.T) {
 			from.call()
 			from.gone()
 			to := w.podNamed("other", 1)
-			clear := to.received("eth0")
+			outside := to.received("eth0")
 			tc.pass(w.gateway, from, to)
 			to.join()
 			tunnel := to.received("wgc0")
 			time.Sleep(2 * time.Second)
-			if a, b := tunnel(), clear(); a > 0 != tc.tunnel || b > 0 != tc.clear {
+			if a, b := tunnel(), outside(); a > 0 != tc.tunnel || b > 0 != tc.clear {
 				t.Errorf("%s: the new pod got %d packets of the old one in the tunnel, %d in the clear: want any %t, %t", tc.reason, a, b, tc.tunnel, tc.clear)
 			} else {
 				t.Logf("%d packets in the tunnel, %d in the clear", a, b)

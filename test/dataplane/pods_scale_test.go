@@ -54,7 +54,7 @@ func TestPodsComeAndGo(t *testing.T) {
 	for r := range rounds {
 		for i := range n {
 			// A connection that the kernel has to forget.
-			w.gateway.try("conntrack", "-I", "-p", "udp", "-s", fmt.Sprintf("10.244.100.%d", i), "-d", server4, "--sport", fmt.Sprint(1000+r), "--dport", "443", "-t", "600")
+			w.gateway.run(fmt.Sprintf("conntrack -I -p udp -s 10.244.100.%d -d %s --sport %d --dport 443 -t 600", i, server4, 1000+r))
 			api.Set("pods", idlePod(i, r))
 		}
 		waitFor(t, limit, "all pods", func() error {

@@ -4,7 +4,6 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net/http"
-	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -252,5 +251,3 @@ func (w *world) podsInClear() func() int {
 		return n
 	}
 }
-
-func addr(s string) netip.Addr { return netip.MustParseAddr(s) }

@@ -167,7 +167,7 @@ func (s *Server) next() <-chan struct{} {
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	s.requests = append(s.requests, r.Method+" "+r.URL.RequestURI())
-	namespace := strings.Split(strings.TrimPrefix(r.URL.Path, "/api/v1/namespaces/"), "/")[0]
+	namespace, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/api/v1/namespaces/"), "/")
 	down, forbidden := s.down, s.forbid[namespace]
 	s.mu.Unlock()
 	switch {
@@ -336,12 +336,21 @@ func status(code int, reason string) Object {
 func fail(w http.ResponseWriter, code int, reason string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(status(code, reason))
+	encode(w, status(code, reason))
 }
 
 func write(w http.ResponseWriter, o Object) {
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(o)
+	encode(w, o)
+}
+
+// encode writes a line. Who does not read it any more has hung up.
+func encode(w io.Writer, o Object) {
+	b, err := json.Marshal(o)
+	if err != nil {
+		panic(err)
+	}
+	_, _ = w.Write(append(b, '\n'))
 }
 
 func flush(w http.ResponseWriter) {
