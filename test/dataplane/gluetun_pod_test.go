@@ -44,11 +44,12 @@ func TestGluetunPod(t *testing.T) {
 
 			// The node's kubelet probes what the pod says that it listens on. What
 			// else listens is open where gluetun takes the network for local.
-			w.router.expect(t, "probes", map[string]bool{
+			probes := map[string]bool{
 				"http " + gateway4 + " 9586": true, "http " + gateway6 + " 9586": true,
 				"tcp " + gateway4 + " 8088": true, "tcp " + gateway6 + " 8088": true,
-				"tcp " + gateway4 + " 7000": name == "Subnet", "tcp " + gateway4 + " 8000": false,
-			})
+				"tcp " + gateway4 + " 7000": name == "Subnet", "http " + gateway4 + " 8000": false,
+			}
+			w.router.expect(t, "probes", probes)
 			// The pod reaches the cluster beside the tunnel, and all else through
 			// it.
 			direct, provided := service.count("eth0", "ip saddr "+gateway4), w.server.count("eth0", "ip saddr "+provider4)
@@ -56,13 +57,14 @@ func TestGluetunPod(t *testing.T) {
 			if direct() == 0 || provided() == 0 {
 				t.Errorf("the cluster saw %d packets of the pod, the provider's customers %d", direct(), provided())
 			}
+			w.gateway.expect(t, "the pod's own", map[string]bool{"http 127.0.0.1 8000": true, "http 127.0.0.1 9999": true, "http 127.0.0.1 9586": true, "tcp 127.0.0.1 8088": true})
 			laptop.expect(t, "a peer", map[string]bool{
-				"tcp 10.43.0.10 443": true, "udp fd43::10 443": true, reached4: true, reached6: true,
+				"tcp 10.43.0.10 443": true, "udp fd43::10 443": true, "icmp 10.43.0.10": true, "icmp fd43::10": true, reached4: true, reached6: true,
 				"icmp 10.8.0.1": true, "icmp fd00:8::1": true, "tcp 10.8.0.1 53": true, "udp fd00:8::1 53": true,
 				// Control server, health, agent and what else listens in the pod.
-				"tcp 10.8.0.1 8000": false, "tcp 10.8.0.1 9999": false, "tcp 10.8.0.1 9586": false, "tcp fd00:8::1 9586": false,
+				"http 10.8.0.1 8000": false, "http 10.8.0.1 9999": false, "http 10.8.0.1 9586": false, "http fd00:8::1 9586": false,
 				"tcp 10.8.0.1 8088": false, "tcp 10.8.0.1 7000": false, "udp 10.8.0.1 7000": false, "tcp fd00:8::1 7000": false,
-				"tcp " + gateway4 + " 9586": false, "tcp " + gateway4 + " 8088": false, "tcp " + gateway6 + " 7000": false,
+				"http " + gateway4 + " 9586": false, "tcp " + gateway4 + " 8088": false, "tcp " + gateway6 + " 7000": false,
 			})
 			// Our own table decides on peers, whatever gluetun's lets through.
 			phone.expect(t, "a peer with access rules", map[string]bool{
@@ -78,12 +80,14 @@ func TestGluetunPod(t *testing.T) {
 			a.apply(e.config())
 			phone.expect(t, "peers apart", map[string]bool{"tcp " + server4 + " 80": true, "tcp " + e.address("laptop") + " 8050": false})
 			g.crash()
+			w.router.expect(t, "probes without tunnel", probes)
 			laptop.expect(t, "without tunnel", map[string]bool{"tcp 10.43.0.10 443": true, "udp fd43::10 443": true, reached4: false, reached6: false})
 			// Our own table guards the pod's ports where gluetun's lets all in.
 			g.open()
 			laptop.expect(t, "all open", map[string]bool{
-				"tcp 10.8.0.1 9586": false, "tcp 10.8.0.1 8088": false, "tcp 10.8.0.1 7000": false, "tcp fd00:8::1 7000": false,
-				"tcp " + gateway4 + " 8088": false, "icmp 10.8.0.1": true,
+				"http 10.8.0.1 9586": false, "http fd00:8::1 9586": false, "http 10.8.0.1 8000": false, "tcp 10.8.0.1 8088": false,
+				"tcp 10.8.0.1 7000": false, "tcp fd00:8::1 7000": false, "udp 10.8.0.1 7000": false, "udp fd00:8::1 7000": false,
+				"tcp " + gateway4 + " 8088": false, "tcp " + gateway6 + " 7000": false, "icmp 10.8.0.1": true,
 			})
 		})
 	}

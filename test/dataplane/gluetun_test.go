@@ -4,8 +4,11 @@ import (
 	"fmt"
 	"net"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
 )
@@ -61,9 +64,16 @@ func TestGluetun(t *testing.T) {
 	a.waitReady(on)
 	c.expect(t, "with the tunnel", works)
 	around.none(t, "with the tunnel")
-	if seen := callers(); !contains(seen, provider4) || !contains(seen, provider6) || contains(seen, gateway4) || contains(seen, gateway6) {
-		t.Errorf("want the provider as caller, by both families, and no other, got %s", seen)
+	provided := func(t *testing.T, what string) {
+		t.Helper()
+		want := []string{
+			"icmp " + provider4, "ipv6-icmp " + provider6, "tcp " + provider4, "tcp " + provider6, "udp " + provider4, "udp " + provider6,
+		}
+		if diff := cmp.Diff(want, strings.Split(callers(), "\n")); diff != "" {
+			t.Errorf("%s: who called, -want, +got:\n%s", what, diff)
+		}
 	}
+	provided(t, "with the tunnel")
 	if got := a.metric(`wireguard_gateway_egress_up{mode="Gluetun"}`); got != 1 {
 		t.Errorf("wireguard_gateway_egress_up is %v, want 1", got)
 	}
@@ -95,6 +105,7 @@ func TestGluetun(t *testing.T) {
 		a.waitReady(on)
 		c.expect(t, what, works)
 		around.none(t, what)
+		provided(t, what)
 	}
 	t.Run("GracefulRestart", func(t *testing.T) {
 		for range 5 {
@@ -173,6 +184,7 @@ func TestGluetun(t *testing.T) {
 		own.goOn(t, since, "synced")
 		c.expect(t, "synced", works)
 		around.none(t, "synced")
+		provided(t, "synced")
 	})
 	t.Run("AgentKilled", func(t *testing.T) {
 		left := e.outlive(a)
@@ -227,7 +239,19 @@ func TestGluetun(t *testing.T) {
 	})
 	t.Run("NobodyThere", func(t *testing.T) {
 		a.kill()
-		c.expect(t, "all open, no tunnel, no agent", blocked)
+		shut(t, "all open, no tunnel, no agent")
+		since := time.Now()
+		a = w.runAgent()
+		a.refuses(t, "not up yet")
+		g.firewall()
+		g.routing()
+		if err := g.up(); err != nil {
+			t.Fatal(err)
+		}
+		l.recovered(t, since, "from nothing")
+		peers.goOn(t, since, "from nothing")
+		a.waitReady(on)
+		c.expect(t, "from nothing", works)
 		if n := around.leaked(); n != 0 {
 			t.Errorf("%d packets of peers went around the tunnel", n)
 		}

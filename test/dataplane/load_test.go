@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"net"
 	"regexp"
+	"slices"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -116,20 +118,33 @@ func (c around) leak(t *testing.T, step string, do func(), kinds ...string) {
 	t.Logf("%s: leaked %v", step, leaked)
 }
 
-// callers records who sent anything to the server, by both families.
+// callers records who sends to the server, and by which protocol: a line each.
+// A router that cannot pass on an answer calls nobody.
 func (w *world) callers() func() string {
 	w.t.Helper()
 	w.server.nft(`table inet callers {
-		set four { type ipv4_addr; flags dynamic; size 1024; }
-		set six { type ipv6_addr; flags dynamic; size 1024; }
+		set four { type ipv4_addr . inet_proto; flags dynamic; size 1024; }
+		set six { type ipv6_addr . inet_proto; flags dynamic; size 1024; }
 		chain input { type filter hook input priority -300;
 			iifname "lo" accept
-			update @four { ip saddr }
-			ip6 saddr != fe80::/10 ip6 saddr != 2001:db8:4::1 update @six { ip6 saddr }
+			icmp type destination-unreachable accept
+			icmpv6 type { nd-neighbor-solicit, nd-neighbor-advert, destination-unreachable } accept
+			update @four { ip saddr . meta l4proto }
+			update @six { ip6 saddr . meta l4proto }
 		}
 	}`)
-	return func() string { return w.server.run("nft list table inet callers") }
+	return func() string {
+		w.t.Helper()
+		var out []string
+		for _, m := range element.FindAllStringSubmatch(w.server.run("nft list table inet callers"), -1) {
+			out = append(out, m[2]+" "+m[1])
+		}
+		slices.Sort(out)
+		return strings.Join(out, "\n")
+	}
 }
+
+var element = regexp.MustCompile(`([0-9a-f.:]+) \. ([a-z0-9-]+)`)
 
 // load is traffic that goes on whatever happens.
 type load struct {

@@ -29,7 +29,8 @@ func (g *gluetun) serve(role string) {
 	l := g.listen(g.env["HTTP_CONTROL_SERVER_ADDRESS"])
 	go func() { _ = http.Serve(l, g.control(auth.APIKey)) }()
 	g.echo(53)
-	g.listen("127.0.0.1:9999")
+	health := g.listen("127.0.0.1:9999")
+	go func() { _ = http.Serve(health, http.NotFoundHandler()) }()
 }
 
 func (g *gluetun) control(key string) http.Handler {
