@@ -155,7 +155,7 @@ func TestGatewayItself(t *testing.T) {
 	c.expect(t, "ping and DNS only", map[string]bool{
 		"icmp 10.8.0.1": true, "icmp fd00:8::1": true,
 		"tcp 10.8.0.1 53": true, "udp fd00:8::1 53": true,
-		"tcp 10.8.0.1 9586": false, "tcp " + gateway4 + " 9586": false, "tcp 10.8.0.1 8000": false, "udp fd00:8::1 8000": false,
+		"http 10.8.0.1 9586": false, "http " + gateway4 + " 9586": false, "tcp 10.8.0.1 8000": false, "udp fd00:8::1 8000": false,
 	})
 	restricted.Access = []wireguard.AccessRule{rule(wireguard.Accept, "10.8.0.1/32", wireguard.ProtocolUDP, "53")}
 	a.apply(configWith(restricted))
