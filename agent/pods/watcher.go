@@ -30,7 +30,8 @@ type namespace struct {
 	// listed tells that these are the pods that there are, and not those that
 	// there were before a restart.
 	listed bool
-	lost   string // why they cannot be watched
+	// lost tells that they cannot be watched for the moment.
+	lost bool
 }
 
 // NewWatcher returns a watcher of nothing. Without client it never knows more
@@ -45,7 +46,7 @@ func NewWatcher(client rest.Interface, restored []Pod, log *slog.Logger) *Watche
 	}
 }
 
-// Changed sends after changes. Those that nobody has waited for are one.
+// Changed sends after changes of Pods or Lost. Those that nobody has waited for are one.
 func (w *Watcher) Changed() <-chan struct{} { return w.changed }
 
 // Follow watches exactly these classes' namespaces from now on. All classes of a
@@ -87,22 +88,23 @@ func (w *Watcher) begin(ctx context.Context, name string) *namespace {
 	return n
 }
 
-// take notes a change of a namespace, and tells of it where it matters.
+// take notes a change of a namespace, and tells of it where it matters. It logs
+// once that pods cannot be watched, and once that they can.
 func (w *Watcher) take(name string, n *namespace, c kube.Change[Pod]) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if c.Err != nil {
-		if reason := c.Err.Error(); n.lost != reason {
-			n.lost = reason
-			w.log.Warn("cannot watch pods, those that are known stay", "namespace", name, "pods", len(n.pods), "error", c.Err)
+		if n.lost {
+			w.log.Debug("still cannot watch pods", "namespace", name, "error", c.Err)
+			return
 		}
-		return
-	}
-	if n.lost != "" {
-		n.lost = ""
+		w.log.Warn("cannot watch pods, those that are known stay", "namespace", name, "pods", len(n.pods), "error", c.Err)
+	} else if n.lost {
 		w.log.Info("pods can be watched", "namespace", name)
 	}
-	if n.apply(c) {
+	different := n.lost != (c.Err != nil)
+	n.lost = c.Err != nil
+	if n.apply(c) || different {
 		select {
 		case w.changed <- struct{}{}:
 		default:
@@ -156,7 +158,7 @@ func (w *Watcher) Lost() []string {
 	defer w.mu.Unlock()
 	var out []string
 	for name, n := range w.namespaces {
-		if n.lost != "" {
+		if n.lost {
 			out = append(out, name)
 		}
 	}

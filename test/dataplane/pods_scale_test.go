@@ -202,7 +202,7 @@ func TestPodToDevice(t *testing.T) {
 	a := w.runAgentInCluster()
 	a.waitReady(podConfig())
 	time.Sleep(3 * time.Second)
-	if n := strings.Count(a.out.String(), "cannot watch pods"); n != 1 {
+	if n := strings.Count(a.out.String(), `"msg":"cannot watch pods`); n != 1 {
 		t.Errorf("got %d lines about the pods that cannot be seen, want one:\n%s", n, a.out)
 	}
 	k.create("/apis/rbac.authorization.k8s.io/v1/namespaces/apps/roles", `{"metadata":{"name":"media-wireguard.pods"},"rules":[
