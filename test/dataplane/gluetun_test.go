@@ -52,6 +52,7 @@ func TestGluetun(t *testing.T) {
 	a := w.runAgent()
 	a.refuses(t, "not up yet")
 	e.connect(c, "laptop")
+	l := c.load()
 	c.expect(t, "before gluetun", blocked)
 	around.none(t, "before gluetun")
 	g := w.newGluetun(e.env(), e.file(wireguard.PostRulesKey))
@@ -77,7 +78,6 @@ func TestGluetun(t *testing.T) {
 	if got := a.metric(`wireguard_gateway_egress_up{mode="Gluetun"}`); got != 1 {
 		t.Errorf("wireguard_gateway_egress_up is %v, want 1", got)
 	}
-	l := c.load()
 	pod := &load{stop: l.stop}
 	for _, a := range []string{server4, server6} {
 		w.gateway.stream(pod, net.JoinHostPort(a, strconv.Itoa(podPort)))
@@ -92,6 +92,7 @@ func TestGluetun(t *testing.T) {
 		t.Helper()
 		c.expect(t, what, blocked)
 		peers.stand(t, what)
+		own.stand(t, what)
 	}
 	again := func(t *testing.T, what string) {
 		t.Helper()
