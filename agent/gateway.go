@@ -214,7 +214,8 @@ func (g *gateway) observe(ctx context.Context, now time.Time) map[wgtypes.Key]st
 }
 
 // see takes what was seen of gluetun's tunnel. A device that is new is not
-// forwarded from yet, so the gateway is not ready before that is done.
+// forwarded from yet, and the sync that the network's events bring may be a
+// second away. The gateway is not ready before it is done.
 func (g *gateway) see(ctx context.Context, s tunnel.Seen) {
 	if s.Equal(g.seen) {
 		return
