@@ -5,10 +5,13 @@ package client
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/binary"
 	"fmt"
 	"log/slog"
 	"os"
 	"runtime/debug"
+	"time"
 
 	"golang.zx2c4.com/wireguard/wgctrl"
 
@@ -44,7 +47,7 @@ func Run(ctx context.Context, o Options, log *slog.Logger) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 
-	c := &client{log: log, health: newHealth()}
+	c := &client{log: log, health: newHealth(), guard: newGuard()}
 	defer c.firewall.Close()
 	// Whatever goes wrong from here on, nothing leaves. One that an earlier
 	// sidecar has left is replaced without a gap.
@@ -55,12 +58,18 @@ func Run(ctx context.Context, o Options, log *slog.Logger) error {
 	}
 	pod, unknown := readPod(o.Environment)
 	c.pod = pod
-	err := c.lock()
+	adopted, err := c.firewall.Exists(wireguard.LockdownTable)
+	if err == nil {
+		err = c.lock()
+	}
 	if err == nil {
 		err = unknown
 	}
 	if err != nil {
 		return err
+	}
+	if !adopted {
+		c.forget(time.Now())
 	}
 	log.Info("locked down", "pod", pod.uid, "addresses", pod.addresses, "node", pod.node)
 	debug.SetGCPercent(gcPercent)
@@ -91,4 +100,13 @@ func Run(ctx context.Context, o Options, log *slog.Logger) error {
 	updates := source.Watch(ctx, source.Options{File: o.EnrolmentFile}, log)
 	c.run(ctx, updates, network, tables)
 	return nil
+}
+
+// newGuard returns a mark that nobody can know.
+func newGuard() uint32 {
+	b := make([]byte, 4)
+	// It never fails.
+	_, _ = rand.Read(b)
+	// 0 is no mark.
+	return binary.NativeEndian.Uint32(b) | 1
 }

@@ -2,11 +2,13 @@ package client
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net/netip"
 	"slices"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"golang.zx2c4.com/wireguard/wgctrl"
 
 	"github.com/wireguardgateway/function-wireguard-gateway/agent/device"
@@ -31,6 +33,9 @@ const (
 	// without an event.
 	syncInterval = 30 * time.Second
 
+	// forgetAfter is longer than an answer is on its way.
+	forgetAfter = time.Second
+
 	// resolveInterval is how often the gateway's name is looked up while the
 	// tunnel is not up.
 	resolveInterval = time.Second
@@ -46,6 +51,7 @@ type client struct {
 	wireguard *wgctrl.Client
 	health    *health
 
+	guard     uint32     // what may leave is marked with it, 0 where the kernel cannot
 	enrolment *enrolment // in force, nil before the first good one
 	rejected  string     // why a newer one is not
 	failure   string     // of the last sync
@@ -55,6 +61,8 @@ type client struct {
 	resolving  bool
 	lookedUp   time.Time // when the last lookup began
 	unresolved string    // why there is no newer address
+
+	forgetAgain time.Time // zero is never
 
 	tunnel  tunnel
 	wasUp   bool
@@ -100,8 +108,12 @@ func (c *client) run(ctx context.Context, updates <-chan source.Update, network,
 		case r := <-resolved:
 			c.learn(r)
 			c.watch(ctx, resolved)
-		case <-tick.C:
+		case now := <-tick.C:
 			c.check()
+			if !c.forgetAgain.IsZero() && now.After(c.forgetAgain) {
+				c.forget(now)
+				c.forgetAgain = time.Time{}
+			}
 			c.watch(ctx, resolved)
 			if c.tunnel.up {
 				tick.Reset(slowTick)
@@ -141,17 +153,28 @@ func (c *client) take(u source.Update) bool {
 // lock makes the lockdown what it has to be. Before there is an enrolment it
 // lets nothing out.
 func (c *client) lock() error {
-	l := firewall.Lockdown{}
+	l := firewall.Lockdown{Guard: c.guard}
+	_, top, err := route.Interfaces()
+	if err != nil {
+		return err
+	}
+	l.Interfaces = slices.DeleteFunc(top, func(name string) bool { return name == wireguard.ClientDevice })
 	// Without nameservers nothing is let out to any.
-	servers, err := nameservers(resolvConf)
+	servers, unread := nameservers(resolvConf)
 	l.Nameservers = servers
 	if e := c.enrolment; e != nil {
 		l.GatewayPort, l.Bypass = e.port, c.bypass()
 	}
-	if _, failure := c.firewall.Ensure(firewall.RenderLockdown(l)); failure != nil {
-		return failure
+	_, err = c.firewall.Ensure(firewall.RenderLockdown(l))
+	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EAFNOSUPPORT) {
+		c.log.Warn("this kernel cannot guard interfaces: a process with CAP_NET_RAW can send frames around the tunnel")
+		c.guard, l.Guard = 0, 0
+		_, err = c.firewall.Ensure(firewall.RenderLockdown(l))
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	return unread
 }
 
 // bypass returns the networks that the pod reaches directly. A family that the
@@ -206,7 +229,7 @@ func (c *client) apply() error {
 	if err := c.device.Up(); err != nil {
 		return err
 	}
-	interfaces, err := route.Interfaces()
+	interfaces, _, err := route.Interfaces()
 	if err != nil {
 		return err
 	}
@@ -219,6 +242,18 @@ func (c *client) apply() error {
 	return err
 }
 
+// forget makes the kernel forget the pod's connections, now and after a moment,
+// when nothing is on its way any more. One that was opened before there was a
+// lockdown may be taken for one from outside, if its answer is seen first, and
+// would be let out from then on. Those that are from outside are known again
+// with their next packet.
+func (c *client) forget(now time.Time) {
+	if err := route.Forget(c.pod.addresses); err != nil {
+		c.log.Warn("cannot forget connections from before the lockdown", "error", err)
+	}
+	c.forgetAgain = now.Add(forgetAfter)
+}
+
 // check notices whether somebody else has changed the lockdown, and puts it
 // right.
 func (c *client) check() {
@@ -229,6 +264,7 @@ func (c *client) check() {
 	case !intact:
 		c.log.Warn("somebody else has changed the lockdown")
 		c.sync()
+		c.forget(time.Now())
 	}
 	if n, err := c.firewall.Count(firewall.DroppedCounter); err == nil {
 		c.health.drops(n)

@@ -68,6 +68,10 @@ func table(name string) *nftables.Table {
 	return &nftables.Table{Name: name, Family: nftables.TableFamilyINet}
 }
 
+func egressTable(name string) *nftables.Table {
+	return &nftables.Table{Name: name, Family: nftables.TableFamilyNetdev}
+}
+
 // write deletes the table and writes it anew.
 func (r Ruleset) write(c *nftables.Conn) error {
 	t := c.AddTable(table(r.table))
@@ -77,11 +81,16 @@ func (r Ruleset) write(c *nftables.Conn) error {
 	for _, name := range r.counters {
 		c.AddObj(&nftables.CounterObj{Table: t, Name: name})
 	}
+	if r.egress {
+		r.writeEgress(c)
+	}
 	// Chains before maps, since maps name chains; rules last, since they name
 	// both.
 	chains := make([]*nftables.Chain, len(r.chains))
 	for i, ch := range r.chains {
-		chains[i] = c.AddChain(nftablesChain(t, ch))
+		if ch.device == "" {
+			chains[i] = c.AddChain(nftablesChain(t, ch))
+		}
 	}
 	for _, s := range r.sets {
 		if err := addSet(c, t, s); err != nil {
@@ -89,11 +98,35 @@ func (r Ruleset) write(c *nftables.Conn) error {
 		}
 	}
 	for i, ch := range r.chains {
+		if ch.device != "" {
+			continue
+		}
 		for _, rule := range ch.rules {
 			c.AddRule(&nftables.Rule{Table: t, Chain: chains[i], Exprs: rule})
 		}
 	}
 	return nil
+}
+
+// writeEgress writes the other table of the rule set, in the same transaction.
+func (r Ruleset) writeEgress(c *nftables.Conn) {
+	t := c.AddTable(egressTable(r.table))
+	c.DelTable(t)
+	t = c.AddTable(egressTable(r.table))
+	for _, name := range r.counters {
+		c.AddObj(&nftables.CounterObj{Table: t, Name: name})
+	}
+	for _, ch := range r.chains {
+		if ch.device == "" {
+			continue
+		}
+		nc := nftablesChain(t, ch)
+		nc.Device = ch.device
+		nc = c.AddChain(nc)
+		for _, rule := range ch.rules {
+			c.AddRule(&nftables.Rule{Table: t, Chain: nc, Exprs: rule})
+		}
+	}
 }
 
 func nftablesChain(t *nftables.Table, ch chain) *nftables.Chain {

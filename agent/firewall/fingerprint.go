@@ -2,6 +2,7 @@ package firewall
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -35,7 +36,7 @@ func (f *Firewall) Check() (bool, error) {
 	if untouched && f.state.rules != nil {
 		return true, nil
 	}
-	read, err := f.sockets.fingerprint(f.applied.table)
+	read, err := f.sockets.fingerprint(f.applied)
 	if err != nil {
 		return false, err
 	}
@@ -50,34 +51,62 @@ func (f *Firewall) Check() (bool, error) {
 	return true, nil
 }
 
-func (s *sockets) fingerprint(name string) (fingerprint, error) {
+func (s *sockets) fingerprint(r Ruleset) (fingerprint, error) {
 	g, err := s.generation()
 	if err != nil {
 		return fingerprint{}, err
 	}
+	f := fingerprint{known: true, generation: g}
+	f.rules, err = s.rules(unix.NFPROTO_INET, r.table)
+	if err != nil || !r.egress {
+		return f, err
+	}
+	egress, err := s.rules(unix.NFPROTO_NETDEV, r.table)
+	f.rules = append(f.rules, egress...)
+	return f, err
+}
+
+// rules returns the handles of a table's rules.
+func (s *sockets) rules(family byte, name string) ([]uint64, error) {
 	table, err := netlink.MarshalAttributes([]netlink.Attribute{
 		{Type: unix.NFTA_RULE_TABLE, Data: []byte(name + "\x00")},
 	})
 	if err != nil {
-		return fingerprint{}, fmt.Errorf("cannot encode nftables request: %w", err)
+		return nil, fmt.Errorf("cannot encode nftables request: %w", err)
 	}
-	messages, err := s.request(unix.NFT_MSG_GETRULE, netlink.Request|netlink.Dump, table)
+	messages, err := s.request(family, unix.NFT_MSG_GETRULE, netlink.Request|netlink.Dump, table)
 	if err != nil {
-		return fingerprint{}, fmt.Errorf("cannot list nftables rules: %w", err)
+		return nil, fmt.Errorf("cannot list nftables rules: %w", err)
 	}
-	f := fingerprint{known: true, generation: g}
+	var handles []uint64
 	for _, m := range messages {
 		handle, err := attribute(m, unix.NFTA_RULE_HANDLE)
 		if err != nil {
-			return fingerprint{}, err
+			return nil, err
 		}
-		f.rules = append(f.rules, binary.BigEndian.Uint64(handle))
+		handles = append(handles, binary.BigEndian.Uint64(handle))
 	}
-	return f, nil
+	return handles, nil
+}
+
+// Exists tells whether there is a table of the name.
+func (f *Firewall) Exists(name string) (bool, error) {
+	b, err := netlink.MarshalAttributes([]netlink.Attribute{{Type: unix.NFTA_TABLE_NAME, Data: []byte(name + "\x00")}})
+	if err != nil {
+		return false, fmt.Errorf("cannot encode nftables request: %w", err)
+	}
+	_, err = f.sockets.request(unix.NFPROTO_INET, unix.NFT_MSG_GETTABLE, netlink.Request, b)
+	if errors.Is(err, unix.ENOENT) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("cannot look for nftables table: %w", err)
+	}
+	return true, nil
 }
 
 func (s *sockets) generation() (uint32, error) {
-	messages, err := s.request(unix.NFT_MSG_GETGEN, netlink.Request, nil)
+	messages, err := s.request(unix.NFPROTO_UNSPEC, unix.NFT_MSG_GETGEN, netlink.Request, nil)
 	if err != nil {
 		return 0, fmt.Errorf("cannot read nftables generation: %w", err)
 	}

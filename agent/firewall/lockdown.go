@@ -1,6 +1,7 @@
 package firewall
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 
@@ -21,6 +22,13 @@ type Lockdown struct {
 	Nameservers []netip.Addr
 	// Bypass are the networks that the pod reaches directly.
 	Bypass []netip.Prefix
+	// Interfaces are those that packets may leave by, apart from the tunnel.
+	// Guard is a mark that nobody knows. With it, the interfaces let out only
+	// what the lockdown has marked so. A process with CAP_NET_RAW can hand
+	// whole frames to an interface, and these pass no other rule. Not every
+	// kernel can do this: 0 is without.
+	Interfaces []string
+	Guard      uint32
 }
 
 // DroppedCounter counts what the lockdown keeps from leaving.
@@ -86,11 +94,30 @@ func RenderLockdown(l Lockdown) Ruleset {
 			rules: []rule{match(counted(drop()))},
 		},
 	}
-	return Ruleset{table: wireguard.LockdownTable, counters: []string{DroppedCounter}, chains: chains}
+	r := Ruleset{table: wireguard.LockdownTable, counters: []string{DroppedCounter}, chains: chains}
+	if l.Guard != 0 {
+		r.egress = true
+		for i, name := range l.Interfaces {
+			r.chains = append(r.chains, chain{
+				// An interface's name may have characters that a chain's may not.
+				name: fmt.Sprintf("egress-%d", i), device: name, hook: nftables.ChainHookEgress, kind: nftables.ChainTypeFilter, priority: priorityWall, drops: true,
+				rules: []rule{
+					match(mark(l.Guard), accept()),
+					match(meta(expr.MetaKeyPROTOCOL, binaryutil.BigEndian.PutUint16(unix.ETH_P_ARP)), accept()),
+					match(counted(drop())),
+				},
+			})
+		}
+	}
+	return r
 }
 
 // wall is what may leave. Everything else does not.
 func wall(l Lockdown, outside uint32) []rule {
+	leave := accept()
+	if l.Guard != 0 {
+		leave = append(setMark(l.Guard), leave...)
+	}
 	rules := []rule{
 		match(oif("lo"), accept()),
 		match(toTunnel(), accept()),
@@ -99,23 +126,23 @@ func wall(l Lockdown, outside uint32) []rule {
 		// The mark alone can be set by any process with CAP_NET_RAW. The port
 		// is taken by the device.
 		rules = append(rules, match(mark(outside), l4proto(unix.IPPROTO_UDP), sport(wireguard.ClientPort),
-			dport(expr.CmpOpEq, wireguard.PortRange{First: l.GatewayPort, Last: l.GatewayPort}), accept()))
+			dport(expr.CmpOpEq, wireguard.PortRange{First: l.GatewayPort, Last: l.GatewayPort}), leave))
 	}
 	for _, a := range l.Nameservers {
 		for _, proto := range []byte{unix.IPPROTO_UDP, unix.IPPROTO_TCP} {
 			rules = append(rules, match(mark(outside), daddr(netip.PrefixFrom(a, a.BitLen())), l4proto(proto),
-				dport(expr.CmpOpEq, wireguard.PortRange{First: dns, Last: dns}), accept()))
+				dport(expr.CmpOpEq, wireguard.PortRange{First: dns, Last: dns}), leave))
 		}
 	}
-	rules = append(rules, match(ctReply(), ctMark(outside), accept()))
+	rules = append(rules, match(ctReply(), ctMark(outside), leave))
 	for _, t := range neighbours {
-		rules = append(rules, match(icmpv6(t), accept()))
+		rules = append(rules, match(icmpv6(t), leave))
 	}
 	// An answer to what came in by the tunnel, also where its destination is
 	// one that the pod reaches directly.
 	rules = append(rules, match(ctReply(), counted(drop())))
 	for _, p := range l.Bypass {
-		rules = append(rules, match(daddr(p), accept()))
+		rules = append(rules, match(daddr(p), leave))
 	}
 	return append(rules, match(counted(drop())))
 }
@@ -172,5 +199,10 @@ func counted(verdict []expr.Any) []expr.Any {
 // Count returns how many packets a counter of the table has seen. It starts
 // anew when the table is written.
 func (f *Firewall) Count(name string) (uint64, error) {
-	return f.sockets.count(f.applied.table, name)
+	n, err := f.sockets.count(unix.NFPROTO_INET, f.applied.table, name)
+	if err != nil || !f.applied.egress {
+		return n, err
+	}
+	egress, err := f.sockets.count(unix.NFPROTO_NETDEV, f.applied.table, name)
+	return n + egress, err
 }

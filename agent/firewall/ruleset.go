@@ -13,7 +13,10 @@ import (
 
 // Ruleset is the whole content of the table.
 type Ruleset struct {
-	table    string
+	table string
+	// egress is whether there is a table of the same name for what leaves by
+	// interfaces, which chains with a device belong to.
+	egress   bool
 	counters []string // named ones, which rules refer to
 	sets     []set
 	chains   []chain
@@ -40,6 +43,7 @@ type chain struct {
 	kind     nftables.ChainType
 	priority int
 	drops    bool
+	device   string
 	hashed   bool
 	rules    []rule
 }

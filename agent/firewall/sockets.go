@@ -50,7 +50,7 @@ func (s *sockets) change(f func(*nftables.Conn) error) error {
 
 // request speaks to nftables directly, because the library reads back fewer
 // expressions than it writes.
-func (s *sockets) request(kind uint16, flags netlink.HeaderFlags, attributes []byte) ([]netlink.Message, error) {
+func (s *sockets) request(family byte, kind uint16, flags netlink.HeaderFlags, attributes []byte) ([]netlink.Message, error) {
 	if s.queries == nil {
 		c, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
 		if err != nil {
@@ -59,7 +59,7 @@ func (s *sockets) request(kind uint16, flags netlink.HeaderFlags, attributes []b
 		s.queries = c
 	}
 	// struct nfgenmsg: family, version, resource.
-	header := []byte{unix.NFPROTO_INET, unix.NFNETLINK_V0, 0, 0}
+	header := []byte{family, unix.NFNETLINK_V0, 0, 0}
 	messages, err := s.queries.Execute(netlink.Message{
 		Header: netlink.Header{Type: netlink.HeaderType(unix.NFNL_SUBSYS_NFTABLES<<8 | kind), Flags: flags},
 		Data:   append(header, attributes...),
@@ -72,7 +72,7 @@ func (s *sockets) request(kind uint16, flags netlink.HeaderFlags, attributes []b
 }
 
 // count reads a named counter.
-func (s *sockets) count(table, name string) (uint64, error) {
+func (s *sockets) count(family byte, table, name string) (uint64, error) {
 	b, err := netlink.MarshalAttributes([]netlink.Attribute{
 		{Type: unix.NFTA_OBJ_TABLE, Data: []byte(table + "\x00")},
 		{Type: unix.NFTA_OBJ_NAME, Data: []byte(name + "\x00")},
@@ -81,7 +81,7 @@ func (s *sockets) count(table, name string) (uint64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("cannot encode nftables request: %w", err)
 	}
-	messages, err := s.request(unix.NFT_MSG_GETOBJ, netlink.Request, b)
+	messages, err := s.request(family, unix.NFT_MSG_GETOBJ, netlink.Request, b)
 	if err != nil {
 		return 0, fmt.Errorf("cannot read nftables counter %s: %w", name, err)
 	}

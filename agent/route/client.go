@@ -107,17 +107,31 @@ func EnsureUnnumbered(device string) error {
 	return nil
 }
 
-// Interfaces returns the names of the interfaces that are up, except lo.
-func Interfaces() ([]string, error) {
+// Interfaces returns the names of the interfaces that are up, except lo, and
+// which of them no other is built on: those that packets are routed to.
+func Interfaces() (up, top []string, err error) {
 	links, err := netlink.LinkList()
 	if err != nil {
-		return nil, fmt.Errorf("cannot list interfaces: %w", err)
+		return nil, nil, fmt.Errorf("cannot list interfaces: %w", err)
 	}
-	var out []string
+	lower := map[int]bool{}
 	for _, l := range links {
-		if l.Attrs().Flags&net.FlagUp != 0 && l.Attrs().Flags&net.FlagLoopback == 0 {
-			out = append(out, l.Attrs().Name)
+		if l.Attrs().NetNsID < 0 { // else its parent is in another namespace
+			lower[l.Attrs().ParentIndex] = true
+		}
+		if l.Attrs().MasterIndex != 0 {
+			lower[l.Attrs().Index] = true
 		}
 	}
-	return out, nil
+	for _, l := range links {
+		a := l.Attrs()
+		if a.Flags&net.FlagUp == 0 || a.Flags&net.FlagLoopback != 0 {
+			continue
+		}
+		up = append(up, a.Name)
+		if !lower[a.Index] {
+			top = append(top, a.Name)
+		}
+	}
+	return up, top, nil
 }

@@ -1,11 +1,16 @@
 package client
 
 import (
+	"errors"
 	"fmt"
+	"net"
+	"net/netip"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
 )
@@ -324,4 +329,71 @@ func withoutHandles(s string) string {
 		}
 	}
 	return out
+}
+
+// A process with CAP_NET_RAW can hand whole frames to an interface, past all
+// rules for packets. They do not leave either.
+func TestFrames(t *testing.T) {
+	w := newWorld(t)
+	s := up(t, w, enrolment())
+	send := func() int {
+		t.Helper()
+		w.leaks.reset()
+		for _, mark := range []int{0, wireguard.FirewallMark, wireguard.TunnelMark} {
+			w.app.frame(mark)
+		}
+		time.Sleep(100 * time.Millisecond)
+		return len(w.leaks.clear())
+	}
+	if n := send(); n != 0 {
+		t.Errorf("%d frames left", n)
+	}
+	// Another interface is guarded as soon as it is there.
+	w.node.run(fmt.Sprintf("ip link add n-net1 type veth peer name net1 netns %d", w.app.pid))
+	w.app.run("ip link set net1 up")
+	waitFor(t, limit, "the other interface", func() error {
+		return want(w.app.run("nft list ruleset"), `device "net1"`)
+	})
+	w.app.run("nft delete table netdev " + wireguard.LockdownTable)
+	waitFor(t, limit, "the guard", func() error {
+		return want(w.app.run("nft list ruleset"), `device "eth0"`)
+	})
+	w.app.run("ip link del net1")
+	w.expectSeen("guarded", seenGateway4, gateway6)
+	s.freeze()
+	w.app.run("nft delete table netdev " + wireguard.LockdownTable)
+	if n := send(); n != 3 {
+		t.Errorf("%d of 3 frames left without guard, so the test shows nothing", n)
+	}
+}
+
+// frame sends a UDP datagram to the internet as a frame of our own.
+func (h *host) frame(mark int) {
+	h.t.Helper()
+	address := strings.Fields(h.run("cat /sys/class/net/eth0/address"))[0]
+	var err error
+	h.within(func() {
+		var link *net.Interface
+		if link, err = net.InterfaceByName("eth0"); err != nil {
+			return
+		}
+		var fd int
+		if fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0); err != nil {
+			return
+		}
+		defer func() { _ = unix.Close(fd) }()
+		if err = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_MARK, mark); err != nil {
+			return
+		}
+		own, _ := net.ParseMAC(address)
+		b := append([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, own...)
+		b = append(b, 8, 0, 0x45, 0, 0, 29, 0, 0, 0, 0, 64, 17, 0, 0)
+		b = append(append(b, netip.MustParseAddr(app4).AsSlice()...), netip.MustParseAddr(inet4).AsSlice()...)
+		b = append(b, 0x30, 0x39, 0x1f, 0x90, 0, 9, 0, 0, 'x')
+		err = unix.Sendto(fd, b, 0, &unix.SockaddrLinklayer{Ifindex: link.Index, Protocol: htons(unix.ETH_P_IP)})
+	})
+	// A full queue is how the kernel says that the guard has dropped it.
+	if err != nil && !errors.Is(err, unix.ENOBUFS) {
+		h.t.Fatal(err)
+	}
 }
