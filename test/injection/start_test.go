@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"os"
+	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -21,6 +24,16 @@ import (
 func figures(v []time.Duration) (p50, p99 time.Duration) {
 	v = slices.Sorted(slices.Values(v))
 	return v[len(v)/2].Round(time.Millisecond), v[(len(v)-1)*99/100].Round(time.Millisecond)
+}
+
+// busy tells whether others keep the machine busy, so that a time says nothing.
+func busy() bool {
+	b, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return false
+	}
+	load, err := strconv.ParseFloat(strings.Fields(string(b))[0], 64)
+	return err == nil && load > float64(4*runtime.NumCPU())
 }
 
 // parallel calls f for each number, a few at a time, and returns what failed.
@@ -126,7 +139,7 @@ func TestFiftyPods(t *testing.T) {
 	gone := waitFor(t, "the gateway to forget the pods", func() error { return gateway.asBefore(before) })
 	total := time.Since(start)
 	t.Logf("%d pods in and out within %s, and nothing is left %s after the last one has gone", pods, total.Round(100*time.Millisecond), gone.Round(time.Millisecond))
-	if total > time.Minute {
+	if total > time.Minute && !busy() {
 		t.Errorf("%d pods in and out took %s, more than a minute", pods, total)
 	}
 	m, err := gateway.metrics()

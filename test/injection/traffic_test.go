@@ -299,7 +299,7 @@ func (a *app) answeredSince(after time.Time) error {
 	return nil
 }
 
-// cluster is what has to work in a pod all the time, whatever happens to the
+// clusterCheck is what has to work in a pod all the time, whatever happens to the
 // tunnel: what stays in the cluster goes around it.
 type clusterCheck struct {
 	name string
@@ -310,6 +310,8 @@ type clusterCheck struct {
 type watcher struct {
 	stop    chan struct{}
 	running sync.WaitGroup
+	// paused is held for reading by each check.
+	paused sync.RWMutex
 
 	mu     sync.Mutex
 	passed map[string]int
@@ -321,15 +323,7 @@ func watch(checks []clusterCheck) *watcher {
 	for _, c := range checks {
 		w.running.Go(func() {
 			for {
-				start := time.Now()
-				err := c.try()
-				w.mu.Lock()
-				if err == nil {
-					w.passed[c.name]++
-				} else {
-					w.failed = append(w.failed, fmt.Sprintf("%s %s after %s: %v", start.Format("05.000"), c.name, time.Since(start).Round(time.Millisecond), err))
-				}
-				w.mu.Unlock()
+				w.check(c)
 				select {
 				case <-w.stop:
 					return
@@ -339,6 +333,20 @@ func watch(checks []clusterCheck) *watcher {
 		})
 	}
 	return w
+}
+
+func (w *watcher) check(c clusterCheck) {
+	w.paused.RLock()
+	defer w.paused.RUnlock()
+	start := time.Now()
+	err := c.try()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err == nil {
+		w.passed[c.name]++
+		return
+	}
+	w.failed = append(w.failed, fmt.Sprintf("%s %s after %s: %v", start.Format("05.000"), c.name, time.Since(start).Round(time.Millisecond), err))
 }
 
 // end returns how often each check has passed, and what failed.
