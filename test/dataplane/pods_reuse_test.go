@@ -303,3 +303,27 @@ func TestPodsAgentKilled(t *testing.T) {
 		return nil
 	})
 }
+
+// The same holds for peers of a gateway without pods.
+func TestPeersAgentKilled(t *testing.T) {
+	w := newWorld(t)
+	w.pusher()
+	c := w.client(1)
+	on := configWith(c.peer)
+	a := w.startAgent(on)
+	c.up()
+	four, six := w.router.count("r-gateway", "ip daddr "+pool4), w.router.count("r-gateway", "ip6 daddr "+pool6)
+	c.call()
+	a.kill()
+	time.Sleep(time.Second)
+	if n := four() + six(); n != 0 {
+		t.Errorf("%d packets to the peer left in the clear", n)
+	}
+	w.gateway.run("nft flush chain inet wireguard_gateway forward")
+	waitFor(t, limit, "packets in the clear, without the wall", func() error {
+		if four() == 0 || six() == 0 {
+			return fmt.Errorf("%d by IPv4, %d by IPv6", four(), six())
+		}
+		return nil
+	})
+}

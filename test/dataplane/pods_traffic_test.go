@@ -43,9 +43,14 @@ func TestPods(t *testing.T) {
 	}
 
 	inbound := map[string]bool{"tcp " + one.four + " 8080": true, "tcp " + one.six + " 8080": true, "udp " + one.four + " 8080": true, "udp " + one.six + " 8080": true, "icmp " + one.four: true}
+	byTunnel := one.count("wgc0", "tcp sport { 53, 9586 }")
 	one.expect(t, "from pod to gateway, outside of the tunnel", map[string]bool{
 		"http " + gateway4 + " 9586": true, "http " + gateway6 + " 9586": true, "tcp " + gateway4 + " 53": true, "icmp " + gateway4: true, "icmp " + gateway6: true,
 	})
+	// An answer by the other way would be taken, too.
+	if n := byTunnel(); n != 0 {
+		t.Errorf("%d packets were answered by the tunnel", n)
+	}
 	two.expect(t, "from pod to gateway, by the tunnel", map[string]bool{
 		"http " + gateway4 + " 9586": false, "icmp 10.8.0.1": true, "udp 10.8.0.1 53": true, "tcp fd00:8::1 53": true,
 	})
