@@ -4,12 +4,17 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"os"
+	"path/filepath"
 
 	"golang.zx2c4.com/wireguard/conn"
 	"golang.zx2c4.com/wireguard/device"
 	"golang.zx2c4.com/wireguard/ipc"
 	"golang.zx2c4.com/wireguard/tun"
 )
+
+// controlSockets is where WireGuard's tools look for devices.
+const controlSockets = "/var/run/wireguard"
 
 // userspace is WireGuard within this process, behind a TUN device. It listens
 // on the socket that wg(8) and wgctrl know, so that it is configured and
@@ -32,20 +37,31 @@ func newUserspace(name string, mtu int, log *slog.Logger) (*userspace, error) {
 			log.Debug("userspace WireGuard", "message", fmt.Sprintf(format, args...))
 		},
 	})
-	file, err := ipc.UAPIOpen(name)
+	socket, err := control(name, ipc.UAPIListen)
 	if err != nil {
 		d.Close()
-		return nil, fmt.Errorf("cannot open control socket of %s: %w", name, err)
-	}
-	socket, err := ipc.UAPIListen(name, file)
-	_ = file.Close() // the listener has a copy
-	if err != nil {
-		d.Close()
-		return nil, fmt.Errorf("cannot listen on control socket of %s: %w", name, err)
+		return nil, err
 	}
 	u := &userspace{device: d, socket: socket}
 	go u.serve()
 	return u, nil
+}
+
+// control opens the control socket, and listens on it.
+func control(name string, listen func(string, *os.File) (net.Listener, error)) (net.Listener, error) {
+	file, err := ipc.UAPIOpen(name)
+	if err != nil {
+		return nil, fmt.Errorf("cannot open control socket of %s: %w", name, err)
+	}
+	socket, err := listen(name, file)
+	_ = file.Close() // the listener has a copy
+	if err != nil {
+		// As where the node has no inotify instances left. Nobody can close the
+		// socket any more, and it would count as in use the next time.
+		_ = os.Remove(filepath.Join(controlSockets, name+".sock"))
+		return nil, fmt.Errorf("cannot listen on control socket of %s: %w", name, err)
+	}
+	return socket, nil
 }
 
 func (u *userspace) serve() {
