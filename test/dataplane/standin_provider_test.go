@@ -44,12 +44,17 @@ func (p *vpn) serve() {
 // wireguardGo starts plain wireguard-go with the configuration of that name.
 func (h *host) wireguardGo(device string) *process {
 	h.t.Helper()
-	// wg(8) removes a socket that nobody answers on, and may hit the new one.
+	// wg(8) removes a socket that nobody answers on, and may hit the new one. So
+	// the old one goes first, and wg(8) comes when the new one answers.
 	h.run("rm -f /run/wireguard/" + device + ".sock")
 	p := h.start("env", "LOG_LEVEL=error", wireguardGoBinary, "-f", device)
 	waitFor(h.t, limit, "wireguard-go", func() error {
-		_, err := h.try("wg", "setconf", device, "/run/"+device+".conf")
+		if !p.running() {
+			h.t.Fatalf("wireguard-go has ended:\n%s", p.out)
+		}
+		_, err := h.uapi(device)
 		return err
 	})
+	h.run("wg setconf " + device + " /run/" + device + ".conf")
 	return p
 }
