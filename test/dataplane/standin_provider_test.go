@@ -47,9 +47,15 @@ func (h *host) wireguardGo(device string) *process {
 	// wg(8) removes a socket that nobody answers on, and may hit the new one. So
 	// the old one goes first, and wg(8) comes when the new one answers.
 	h.run("rm -f /run/wireguard/" + device + ".sock")
-	p := h.start("env", "LOG_LEVEL=error", wireguardGoBinary, "-f", device)
+	run := func() *process { return h.start("env", "LOG_LEVEL=error", wireguardGoBinary, "-f", device) }
+	p := run()
 	waitFor(h.t, limit, "wireguard-go", func() error {
-		if !p.running() {
+		switch {
+		case p.running():
+		case contains(p.out.String(), "too many open files"):
+			// inotify instances are shared by all that runs on the machine.
+			p = run()
+		default:
 			h.t.Fatalf("wireguard-go has ended:\n%s", p.out)
 		}
 		_, err := h.uapi(device)
