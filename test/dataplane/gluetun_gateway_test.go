@@ -41,6 +41,7 @@ spec:
     provider: custom
     credentials: {secretRef: {name: provider}}
     endpoint: {ip: ` + provider4 + `, port: 51821, publicKey: "` + testKey("provider", 0).Public().String() + `"}
+    outboundSubnets: [192.168.50.0/24, "fd50::/64"]
   extraContainers:
     - name: dashboard
       image: registry.example.com/dashboard:v1

@@ -20,7 +20,12 @@ func TestGluetunPod(t *testing.T) {
 			w.provider()
 			w.server.echo(443, 80)
 			service := w.attach("service", "10.43.0.10/16", "10.43.0.1/16", "fd43::10/64", "fd43::1/64")
-			service.echo(443)
+			// One of two networks is named, so the other is as far as the internet.
+			named := w.attach("named", "192.168.50.10/24", "192.168.50.1/24", "fd50::10/64", "fd50::1/64")
+			other := w.attach("other", "192.168.60.10/24", "192.168.60.1/24", "fd60::10/64", "fd60::1/64")
+			for _, h := range []*host{service, named, other} {
+				h.echo(443)
+			}
 			e := newEgressGateway(t)
 			g := w.newGluetun(e.env(), e.file(wireguard.PostRulesKey))
 			setup(w, g)
@@ -66,6 +71,14 @@ func TestGluetunPod(t *testing.T) {
 				"tcp 10.8.0.1 8088": false, "tcp 10.8.0.1 7000": false, "udp 10.8.0.1 7000": false, "tcp fd00:8::1 7000": false,
 				"http " + gateway4 + " 9586": false, "tcp " + gateway4 + " 8088": false, "tcp " + gateway6 + " 7000": false,
 			})
+			direct, provided = named.count("eth0", "ip saddr "+gateway4), other.count("eth0", "ip saddr "+provider4)
+			around := other.count("eth0", "ip saddr "+gateway4)
+			networks := map[string]bool{"tcp 192.168.50.10 443": true, "udp fd50::10 443": true, "tcp 192.168.60.10 443": true, "udp fd60::10 443": true}
+			laptop.expect(t, "a peer", networks)
+			w.gateway.expect(t, "the pod", networks)
+			if direct() == 0 || provided() == 0 || around() > 0 {
+				t.Errorf("the named network saw %d packets of the pod, the other %d of the provider's and %d of the pod", direct(), provided(), around())
+			}
 			// Our own table decides on peers, whatever gluetun's lets through.
 			phone.expect(t, "a peer with access rules", map[string]bool{
 				"tcp " + server4 + " 443": true, "tcp " + server4 + " 80": false, reached6: false, "tcp 10.43.0.10 443": false,
@@ -81,7 +94,7 @@ func TestGluetunPod(t *testing.T) {
 			phone.expect(t, "peers apart", map[string]bool{"tcp " + server4 + " 80": true, "tcp " + e.address("laptop") + " 8050": false})
 			g.crash()
 			w.router.expect(t, "probes without tunnel", probes)
-			laptop.expect(t, "without tunnel", map[string]bool{"tcp 10.43.0.10 443": true, "udp fd43::10 443": true, reached4: false, reached6: false})
+			laptop.expect(t, "without tunnel", map[string]bool{"tcp 10.43.0.10 443": true, "udp fd43::10 443": true, "tcp 192.168.50.10 443": true, "udp fd50::10 443": true, "tcp 192.168.60.10 443": false, "udp fd60::10 443": false, reached4: false, reached6: false})
 			// Our own table guards the pod's ports where gluetun's lets all in.
 			g.open()
 			laptop.expect(t, "all open", map[string]bool{
