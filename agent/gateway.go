@@ -35,9 +35,11 @@ const (
 	networkSettle   = 50 * time.Millisecond
 	networkInterval = time.Second
 
-	// podInterval is how soon after a sync for pods the next one may be. The first
-	// of a burst is served at once.
+	// podInterval is how soon after the begin of a sync for pods the next one may
+	// be, or podShare times as long as that one took. The first of a burst is
+	// served at once.
 	podInterval = 50 * time.Millisecond
+	podShare    = 3
 
 	minRetry, maxRetry = 500 * time.Millisecond, 30 * time.Second
 	resolveTimeout     = 10 * time.Second
@@ -63,6 +65,7 @@ type gateway struct {
 
 	received time.Time // when config came
 	next     schedule
+	rest     schedule // when the next may be due at the earliest
 	retry    time.Duration
 
 	tunnel    *tunnel.Watcher
@@ -95,7 +98,6 @@ func (g *gateway) run(ctx context.Context, updates <-chan source.Update, network
 	defer due.Stop()
 	defer poll.Stop()
 	defer check.Stop()
-	lastNetwork, lastPods := time.Time{}, time.Time{}
 	for {
 		g.health.alive(time.Now())
 		due.Stop()
@@ -113,7 +115,7 @@ func (g *gateway) run(ctx context.Context, updates <-chan source.Update, network
 			}
 		case <-g.pods.watcher.Changed():
 			if g.next.pods.IsZero() {
-				g.next.pods = latest(time.Now(), lastPods.Add(podInterval))
+				g.next.pods = latest(time.Now(), g.rest.pods)
 			}
 		case _, open := <-network:
 			if !open {
@@ -121,19 +123,10 @@ func (g *gateway) run(ctx context.Context, updates <-chan source.Update, network
 				continue
 			}
 			if g.next.network.IsZero() {
-				g.next.network = latest(time.Now().Add(networkSettle), lastNetwork.Add(networkInterval))
+				g.next.network = latest(time.Now().Add(networkSettle), g.rest.network)
 			}
 		case now := <-due.C:
-			cause := g.cause(now)
-			switch cause {
-			case metrics.CauseNetwork:
-				lastNetwork = now
-			case metrics.CausePods:
-				lastPods = now
-			}
-			if cause != "" {
-				g.sync(ctx, cause)
-			}
+			g.due(ctx, now)
 		case endpoints := <-resolved:
 			if err := g.device.SetEndpoints(endpoints); err != nil {
 				g.log.Warn("cannot use resolved endpoints", "error", err)
@@ -150,6 +143,22 @@ func (g *gateway) run(ctx context.Context, updates <-chan source.Update, network
 		case s := <-g.tunnel.Seen():
 			g.see(ctx, s)
 		}
+	}
+}
+
+// due syncs if that is due, and says how long to rest before the next one of its
+// kind.
+func (g *gateway) due(ctx context.Context, now time.Time) {
+	cause := g.cause(now)
+	if cause == "" {
+		return
+	}
+	g.sync(ctx, cause)
+	switch cause {
+	case metrics.CauseNetwork:
+		g.rest.network = now.Add(networkInterval)
+	case metrics.CausePods:
+		g.rest.pods = now.Add(max(podInterval, podShare*time.Since(now)))
 	}
 }
 

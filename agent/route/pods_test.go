@@ -1,6 +1,7 @@
 package route
 
 import (
+	"net/netip"
 	"os/exec"
 	"slices"
 	"strings"
@@ -128,4 +129,15 @@ func TestForget(t *testing.T) {
 		t.Errorf("got connections\n%s", out)
 	}
 	must(t, Forget(addrs("10.244.1.5", "2001:db8::5")))
+}
+
+func FuzzFlow(f *testing.F) {
+	f.Add([]byte{2, 0, 0, 0, 20, 0, 1, 128, 16, 0, 1, 128, 8, 0, 1, 0, 10, 244, 1, 5})
+	f.Add([]byte{2, 0, 0, 0, 3, 0, 1, 128})
+	of := map[netip.Addr]bool{netip.MustParseAddr("10.244.1.5"): true}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if flow(b).isOf(of) && !strings.Contains(string(b), "\x0a\xf4\x01\x05") {
+			t.Error("an address is found that is not there")
+		}
+	})
 }
