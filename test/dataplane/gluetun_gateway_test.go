@@ -225,6 +225,7 @@ func (a *agent) syncs(t *testing.T, c wireguard.GatewayConfig, n int, ahead func
 	if got := a.metric(failures) - failed; got != 0 {
 		t.Errorf("%v syncs have failed", got)
 	}
+	t.Logf("%d configurations were %d syncs, and each was seen in the firewall", n+1, n+1)
 }
 
 // pastOurRules takes peers to the pod's own way out ahead of the agent's rules,
