@@ -38,15 +38,12 @@ func NewPeers(device string) (*Peers, error) {
 	}, nil
 }
 
-// Name tells how the peers of a configuration are called. Pods have no series
-// of their own: there may be any number of them, and they come and go.
+// Name tells how the peers of a configuration are called. Others have no series:
+// there may be any number of pods, and they come and go.
 func (p *Peers) Name(c *config.Config) {
-	names := make(map[wgtypes.Key]string, len(c.Peers)+len(c.Pods))
+	names := make(map[wgtypes.Key]string, len(c.Peers))
 	for _, x := range c.Peers {
 		names[x.PublicKey.Key] = config.PeerName(x)
-	}
-	for _, x := range c.Pods {
-		names[x.PublicKey.Key] = ""
 	}
 	p.names.Store(&names)
 }
@@ -71,7 +68,7 @@ func (p *Peers) Collect(ch chan<- prometheus.Metric) {
 	}
 	for _, x := range d.Peers {
 		name, known := (*names)[x.PublicKey]
-		if known && name == "" {
+		if !known {
 			continue
 		}
 		handshake := 0.0
