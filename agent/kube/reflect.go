@@ -19,6 +19,8 @@ const (
 	// pageSize bounds how much of a list is in memory at a time.
 	pageSize = 250
 
+	listTimeout = 30 * time.Second
+
 	// A collection that cannot be watched, as one to which the right has not
 	// come yet, is asked for again soon, and then ever less often.
 	minReflectBackoff, maxReflectBackoff = 250 * time.Millisecond, 15 * time.Second
@@ -153,7 +155,7 @@ type page struct {
 }
 
 func (r *reflector[T]) page(ctx context.Context, next string) (page, error) {
-	ctx, cancel := context.WithTimeout(ctx, maxBackoff)
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
 	b, err := r.request(metav1.ListOptions{Limit: pageSize, Continue: next}).Do(ctx).Raw()
 	if err != nil {

@@ -66,7 +66,7 @@ func (s *Selector) Select(c *config.Config, pods []Pod, own []netip.Addr) ([]Ser
 			continue
 		}
 		for _, a := range p.Addresses {
-			owners[a] = "pod " + p.String() + ", which is newer"
+			owners[a] = owner{p.Namespace, p.Name, true}
 		}
 		id := identity{class.Key, p.UID}
 		key, known := s.keys[id]
@@ -84,16 +84,33 @@ func (s *Selector) Select(c *config.Config, pods []Pod, own []netip.Addr) ([]Ser
 	return served, ignored
 }
 
+// owner is who has an address: a pod, a peer, or the gateway, which has no name.
+type owner struct {
+	namespace, name string
+	pod             bool
+}
+
+func (o owner) String() string {
+	switch {
+	case o.pod:
+		return "pod " + o.namespace + "/" + o.name + ", which is newer"
+	case o.name != "":
+		return "peer " + o.namespace + "/" + o.name
+	default:
+		return "the gateway"
+	}
+}
+
 // owners returns who has which address, apart from pods.
-func owners(c *config.Config, own []netip.Addr) map[netip.Addr]string {
-	out := map[netip.Addr]string{}
+func owners(c *config.Config, own []netip.Addr) map[netip.Addr]owner {
+	out := map[netip.Addr]owner{}
 	for _, a := range own {
-		out[a] = "the gateway"
+		out[a] = owner{}
 	}
 	for _, p := range c.Peers {
 		for _, n := range p.AllowedIPs() {
 			if n.IsSingleIP() {
-				out[n.Addr()] = "peer " + config.PeerName(p)
+				out[n.Addr()] = owner{p.Namespace, p.Name, false}
 			}
 		}
 	}
@@ -101,7 +118,7 @@ func owners(c *config.Config, own []netip.Addr) map[netip.Addr]string {
 }
 
 // refusal returns why a pod is no peer, and empty where it is one.
-func refusal(p Pod, c *config.Config, owners map[netip.Addr]string) string {
+func refusal(p Pod, c *config.Config, owners map[netip.Addr]owner) string {
 	switch {
 	case p.UID == "":
 		return "it has no UID"
