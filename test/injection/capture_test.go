@@ -208,16 +208,3 @@ func (l leaks) String() string {
 	slices.Sort(lines)
 	return strings.Join(lines, "\n")
 }
-
-// to counts what was sent to an address since the last call of seen.
-func (c *capture) to(a netip.Addr) int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	n := 0
-	for p, count := range c.packets {
-		if p.destination == a {
-			n += count
-		}
-	}
-	return n
-}

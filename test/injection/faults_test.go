@@ -2,7 +2,6 @@ package injection
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -122,10 +121,20 @@ func (s *subject) silent(when string) {
 	s.tight(when)
 }
 
-// unwall takes the sidecar's firewall away. While the sidecar lives it would put
-// it back.
-func (s *subject) unwall() {
-	s.net.must(s.t, "nft", "delete", "table", "inet", wireguard.LockdownTable)
+// unwall takes the sidecar's firewall away, or of its two tables that of a
+// family: inet, or netdev where the kernel has that for what leaves. It tells
+// whether there was any. While the sidecar lives it would put it back.
+func (s *subject) unwall(families ...string) bool {
+	s.t.Helper()
+	found := false
+	for l := range strings.Lines(s.net.must(s.t, "nft", "list", "tables")) {
+		f := strings.Fields(l) // such as: table inet wireguard_lockdown
+		if f[2] == wireguard.LockdownTable && (len(families) == 0 || slices.Contains(families, f[1])) {
+			s.net.must(s.t, "nft", "delete", "table", f[1], f[2])
+			found = true
+		}
+	}
+	return found
 }
 
 func (s *subject) freeze() { s.containers["wireguard"].signal(syscall.SIGSTOP) }
@@ -263,6 +272,9 @@ func looksUp(from *namespace, network string) error {
 func killed(s *subject) {
 	s.containers["wireguard"].kill()
 	s.silent("while the sidecar is dead")
+	if s.unwall("netdev") {
+		s.silent("while the sidecar is dead, behind one of two walls")
+	}
 	s.control("while the sidecar is dead", func() {}, s.restart)
 	s.online("the sidecar was started again")
 	s.tight("while the sidecar starts again")
@@ -307,27 +319,39 @@ func routesDeleted(s *subject) {
 // gatewayReplaced takes the gateway's pod away, and runs another one with
 // another address.
 func gatewayReplaced(s *subject) {
-	w, old := s.w, s.gateway
-	if err := w.serveGateway(s.t.Context(), "home", netip.Addr{}); err != nil {
-		s.t.Fatal(err)
-	}
-	if err := old.remove(s.t.Context()); err != nil {
-		s.t.Fatal(err)
-	}
+	s.gatewayGone()
 	s.silent("while there is no gateway")
 	s.withoutSidecar("without gateway")
 	s.silent("while there still is no gateway")
+	s.gatewayBack("the gateway was replaced")
+	s.tight("while the gateway is replaced")
+}
 
-	if err := w.startGateway(s.t.Context(), "home"); err != nil {
+// gatewayGone takes the gateway's pod away.
+func (s *subject) gatewayGone() {
+	s.t.Helper()
+	if err := s.w.serveGateway(s.t.Context(), "home", netip.Addr{}); err != nil {
 		s.t.Fatal(err)
 	}
-	s.gateway = w.gateways["home"]
+	if err := s.gateway.remove(s.t.Context()); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// gatewayBack runs a new pod of the gateway, which has another address than the
+// one before.
+func (s *subject) gatewayBack(what string) {
+	s.t.Helper()
+	old := s.gateway
+	if err := s.w.startGateway(s.t.Context(), "home"); err != nil {
+		s.t.Fatal(err)
+	}
+	s.gateway = s.w.gateways["home"]
 	s.exits = s.gateway.addresses
 	if s.gateway.addresses[0] == old.addresses[0] {
 		s.t.Fatal("the new gateway has the old address")
 	}
-	s.online("the gateway was replaced")
-	s.tight("while the gateway is replaced")
+	s.online(what)
 }
 
 // withoutSidecar is the control of faults that are not the pod's: the same
@@ -340,34 +364,30 @@ func (s *subject) withoutSidecar(when string) {
 	}, s.thaw)
 }
 
-// dnsChanged gives the gateway's Service another address, as a Service has that
-// was deleted and made anew.
+// dnsChanged makes the gateway's pod and Service anew, so that the cluster's DNS
+// has another address for it, and nobody is at the old one.
 func dnsChanged(s *subject) {
 	w := s.w
-	address := netip.MustParseAddr("10.96.200.1")
-	if err := w.serveGateway(s.t.Context(), "home", netip.Addr{}); err != nil {
+	before, err := w.serviceOf(s.t.Context(), "home")
+	if err != nil {
 		s.t.Fatal(err)
 	}
-	w.node.name("home-wireguard.vpn.svc.cluster.local", address)
-	if err := w.node.serve(service{address, "udp", 51820, 51820}, s.gateway.addresses[0]); err != nil {
+	s.gatewayGone()
+	if err := w.Client.Delete(s.t.Context(), before); err != nil {
 		s.t.Fatal(err)
 	}
-	s.t.Cleanup(func() {
-		if err := w.serveGateway(context.Background(), "home", s.gateway.addresses[0]); err != nil {
-			s.t.Error(err)
-		}
-	})
-	since := time.Now()
-	// The sidecar learns of it when its handshakes get stale, not before.
-	waitFor(s.t, "the new address", func() error {
-		if s.capture.to(address) == 0 {
-			return errors.New("nothing is sent to it")
-		}
-		return s.app.answeredSince(since.Add(hold / 4))
-	})
-	s.t.Logf("the Service has another address: the app has answers after %s", time.Since(since).Round(time.Millisecond))
+	if err := w.composer.settle(s.t.Context()); err != nil {
+		s.t.Fatal(err)
+	}
+	after, err := w.serviceOf(s.t.Context(), "home")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if before.Spec.ClusterIP == after.Spec.ClusterIP {
+		s.t.Fatal("the new Service has the old address")
+	}
+	s.silent("while the sidecar knows the old address")
+	s.withoutSidecar("with another address")
+	s.gatewayBack("the gateway's Service was made anew")
 	s.tight("while the sidecar takes the new address")
-	s.withoutSidecar("with the new address, without routes")
-	s.online("the sidecar goes on with the new address")
-	s.tight("after the sidecar went on with the new address")
 }

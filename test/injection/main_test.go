@@ -316,8 +316,8 @@ func (w *world) report(ctx context.Context, p *pod, name string) error {
 // serveGateway sends what comes for a gateway's Service to a pod, and makes its
 // name known.
 func (w *world) serveGateway(ctx context.Context, name string, to netip.Addr) error {
-	s := &corev1.Service{}
-	if err := w.Client.Get(ctx, client.ObjectKey{Namespace: "vpn", Name: name + "-wireguard"}, s); err != nil {
+	s, err := w.serviceOf(ctx, name)
+	if err != nil {
 		return err
 	}
 	address, err := netip.ParseAddr(s.Spec.ClusterIP)
@@ -326,6 +326,13 @@ func (w *world) serveGateway(ctx context.Context, name string, to netip.Addr) er
 	}
 	w.node.name(name+"-wireguard.vpn.svc.cluster.local", address)
 	return w.node.serve(service{address, "udp", 51820, 51820}, to)
+}
+
+// serviceOf returns a gateway's Service.
+func (w *world) serviceOf(ctx context.Context, gateway string) (*corev1.Service, error) {
+	s := &corev1.Service{}
+	err := w.Client.Get(ctx, client.ObjectKey{Namespace: "vpn", Name: gateway + "-wireguard"}, s)
+	return s, err
 }
 
 func (w *world) close() {
