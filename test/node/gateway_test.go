@@ -32,8 +32,8 @@ type gateway struct {
 // gatewayName is that of every gateway.
 const gatewayName = "home"
 
-// newNamespace makes a namespace that admits pods of a Pod Security level, and
-// takes it away in the end.
+// newNamespace makes a namespace of the test that admits pods of a Pod Security
+// level.
 func newNamespace(t *testing.T, n *node.Node, level string) string {
 	t.Helper()
 	name := strings.ToLower(strings.NewReplacer("/", "-", "_", "-").Replace(t.Name()))
@@ -152,9 +152,9 @@ func (g *gateway) conf(peer string) string {
 }
 
 // pod returns the one pod that is not about to go.
-func (g *gateway) pod() (*corev1.Pod, error) {
+func (g *gateway) pod(ctx context.Context) (*corev1.Pod, error) {
 	pods := &corev1.PodList{}
-	if err := g.n.Client.List(context.Background(), pods, client.InNamespace(g.namespace), client.MatchingLabels(names.Selector(gatewayName))); err != nil {
+	if err := g.n.Client.List(ctx, pods, client.InNamespace(g.namespace), client.MatchingLabels(names.Selector(gatewayName))); err != nil {
 		return nil, err
 	}
 	for _, p := range pods.Items {
@@ -169,7 +169,7 @@ func (g *gateway) waitPod() *corev1.Pod {
 	g.t.Helper()
 	var p *corev1.Pod
 	g.n.Eventually(g.t, "the pod to be ready", func() (err error) {
-		if p, err = g.pod(); err != nil {
+		if p, err = g.pod(g.t.Context()); err != nil {
 			return err
 		}
 		for _, c := range p.Status.Conditions {

@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"io"
 	"net"
 	"sync"
@@ -44,6 +45,7 @@ type flow struct {
 	last     time.Time
 	silence  time.Duration // the longest time without an answer
 	slowest  time.Duration // the longest round trip in the TCP connection
+	asked    time.Time     // when the present one began
 	broken   error         // how the TCP connection ended
 }
 
@@ -91,11 +93,11 @@ func (f *flow) receive() {
 	b := make([]byte, 8)
 	for {
 		_, err := io.ReadFull(f.conn, b)
-		if ne, ok := err.(net.Error); ok && !ne.Timeout() && f.closed(err) {
+		if errors.Is(err, net.ErrClosed) {
 			return
 		}
 		if err != nil {
-			continue
+			continue // It is what routers say while there is no way.
 		}
 		f.mu.Lock()
 		f.answered[binary.BigEndian.Uint64(b)] = true
@@ -105,17 +107,13 @@ func (f *flow) receive() {
 	}
 }
 
-// closed tells whether we closed the socket. Other errors are what routers say
-// while there is no way.
-func (f *flow) closed(err error) bool {
-	op, ok := err.(*net.OpError)
-	return ok && op.Err == net.ErrClosed || ok && op.Err.Error() == net.ErrClosed.Error()
-}
-
 func (f *flow) talk(ctx context.Context) {
 	b := make([]byte, 8)
 	for ctx.Err() == nil {
 		start := time.Now()
+		f.mu.Lock()
+		f.asked = start
+		f.mu.Unlock()
 		_, err := f.stream.Write(b)
 		if err == nil {
 			_, err = io.ReadFull(f.stream, b)
@@ -124,6 +122,7 @@ func (f *flow) talk(ctx context.Context) {
 		if ctx.Err() == nil {
 			f.slowest = max(f.slowest, time.Since(start))
 			f.broken = err
+			f.asked = time.Time{}
 		}
 		f.mu.Unlock()
 		if err != nil {
@@ -146,6 +145,9 @@ func (f *flow) now() report {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	r := report{Sent: max(0, f.sent-int(time.Second/pace)), Silence: max(f.silence, time.Since(f.last)), Slowest: f.slowest, Broken: f.broken}
+	if !f.asked.IsZero() {
+		r.Slowest = max(r.Slowest, time.Since(f.asked))
+	}
 	for i := range r.Sent {
 		if !f.answered[uint64(i+1)] {
 			r.Lost++

@@ -84,7 +84,7 @@ func (c cgroups) processes(below ...string) ([]int, error) {
 		if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ENODEV) {
 			return nil
 		}
-		for _, word := range strings.Fields(string(b)) {
+		for word := range strings.FieldsSeq(string(b)) {
 			pid, err := strconv.Atoi(word)
 			if err != nil {
 				return err

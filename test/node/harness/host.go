@@ -18,8 +18,10 @@ import (
 
 // Addresses around the node.
 const (
-	// Site4 and Site6 are those of the host behind the cluster.
-	Site4, Site6         = "192.168.77.10", "fd00:77::10"
+	// Site4 is that of the host behind the cluster.
+	Site4 = "192.168.77.10"
+	// Site6 is its other one.
+	Site6                = "fd00:77::10"
 	siteNode4, siteNode6 = "192.168.77.1", "fd00:77::1"
 
 	// EchoPort is where the site answers over TCP and UDP with what it is sent.
@@ -49,7 +51,7 @@ func (n *Node) newHost(ctx context.Context, name string) (*Host, error) {
 	}
 	h := &Host{s}
 	n.hosts = append(n.hosts, h)
-	return h, h.Run(ctx, "mount --make-rprivate /", "mount -t tmpfs tmpfs /run", "mkdir /run/wireguard", "ip link set lo up",
+	return h, h.Run(ctx, "mount --make-rprivate /", "mount -t tmpfs none /run", "mkdir /run/wireguard", "ip link set lo up",
 		"sysctl -qw net.ipv6.conf.all.accept_dad=0 net.ipv6.conf.default.accept_dad=0")
 }
 
@@ -84,7 +86,7 @@ func (n *Node) connect(ctx context.Context) error {
 	); err != nil {
 		return err
 	}
-	return n.Site.echo()
+	return n.Site.echo() //nolint:contextcheck // It goes on for as long as the node does.
 }
 
 // echo answers over TCP and UDP with what comes.
@@ -171,7 +173,9 @@ func (c *Client) quick(ctx context.Context, what string) error {
 
 // balance plays a load balancer: each Service that asks for one gets an address,
 // which leads to the node.
-func (n *Node) balance(ctx context.Context) error {
+func (n *Node) balance() error {
+	var ctx context.Context
+	ctx, n.stop = context.WithCancel(context.Background())
 	w, err := client.NewWithWatch(n.Config, client.Options{Scheme: scheme.Scheme})
 	if err != nil {
 		return err

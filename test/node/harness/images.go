@@ -32,7 +32,7 @@ const (
 
 // serveRegistry serves an empty registry for as long as the process runs.
 func (n *Node) serveRegistry(context.Context) error {
-	l, err := n.Listen(Registry)
+	l, err := n.Listen(Registry) //nolint:contextcheck // It goes on for as long as the node does.
 	if err != nil {
 		return err
 	}

@@ -190,7 +190,7 @@ func (n *Node) Stop() error {
 	for _, h := range n.hosts {
 		h.end()
 	}
-	n.Space.end()
+	n.end()
 	err := n.cgroups.remove()
 	if n.Dir != "" {
 		err = errors.Join(err, os.RemoveAll(n.Dir))
@@ -375,9 +375,7 @@ func (n *Node) startNode(ctx context.Context) error {
 	if err := n.Wait(ctx, "the node", n.nodeReady); err != nil {
 		return err
 	}
-	balancer, stop := context.WithCancel(context.Background())
-	n.stop = stop
-	return n.balance(balancer)
+	return n.balance() //nolint:contextcheck // It goes on for as long as the node does.
 }
 
 func (n *Node) startKubelet() error {

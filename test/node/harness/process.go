@@ -6,8 +6,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
-	"time"
 )
 
 // daemon is a component of the node that runs until it is stopped.
@@ -42,20 +40,7 @@ func (n *Node) start(name string, args ...string) (*daemon, error) {
 	return d, nil
 }
 
-// stop asks the component to end, and makes it end where it takes too long.
-func (d *daemon) stop() {
-	if d == nil {
-		return
-	}
-	_ = d.cmd.Process.Signal(syscall.SIGTERM)
-	select {
-	case <-d.done:
-	case <-time.After(10 * time.Second):
-		_ = d.cmd.Process.Kill()
-		<-d.done
-	}
-}
-
+// ended tells whether the component has ended, which none does by itself.
 func (d *daemon) ended() bool {
 	select {
 	case <-d.done:

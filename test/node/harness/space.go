@@ -26,6 +26,10 @@ type Space struct {
 	network string
 }
 
+// The first thread of a process cannot end before the process does, so no space
+// may get it.
+func init() { runtime.LockOSThread() } //nolint:gochecknoinits // It has to run on that thread.
+
 // newSpace starts a thread and brings it to where it belongs.
 func newSpace(name string, enter func() error) (*Space, error) {
 	s := &Space{name: name, calls: make(chan func())}
