@@ -146,7 +146,7 @@ func TestNameservers(t *testing.T) {
 	if got, err := nameservers(path); err != nil || len(got) != 0 {
 		t.Errorf("without file there are none: %v, %v", got, err)
 	}
-	content := "# a comment\nsearch cluster.local\nnameserver 10.96.0.10\nnameserver fd00::a\nnameserver fe80::1%eth0\nnameserver\nnameserver x\noptions ndots:5\n"
+	content := "# a comment\nsearch cluster.local\nnameserver 10.96.0.10\nnameserver fd00::a\nnameserver fe80::1%eth0\nnameserver x\noptions ndots:5\nnameserver\n"
 	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}

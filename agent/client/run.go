@@ -19,10 +19,10 @@ import (
 )
 
 const (
-	// The device is looked at every slowTick, and every fastTick while the
-	// tunnel is not up.
-	fastTick = 100 * time.Millisecond
+	// The device is looked at every slowTick. While the tunnel is not up it is
+	// so often that an answer is seen in a looks'th of the time that it may take.
 	slowTick = time.Second
+	looks    = 5
 
 	// Events of the network come in bursts: one sync follows a burst after
 	// networkSettle, and the next one not before networkInterval.
@@ -64,9 +64,10 @@ type client struct {
 
 	forgetAgain time.Time // zero is never
 
-	tunnel  tunnel
-	wasUp   bool
-	probing string // why the last probe failed
+	tunnel   tunnel
+	outdated bool // the session is with an endpoint, or a key, of before
+	wasUp    bool
+	probing  string // why the last probe failed
 }
 
 // resolution is the outcome of a lookup.
@@ -118,7 +119,7 @@ func (c *client) run(ctx context.Context, updates <-chan source.Update, network,
 			if c.tunnel.up {
 				tick.Reset(slowTick)
 			} else {
-				tick.Reset(fastTick)
+				tick.Reset(pause(c.tunnel.attempts) / looks)
 			}
 		}
 		c.tell()
@@ -134,9 +135,8 @@ func (c *client) take(u source.Update) bool {
 			if c.enrolment == nil || c.enrolment.host != e.host {
 				c.addresses, c.lookedUp, c.unresolved = nil, time.Time{}, ""
 			}
-			if c.enrolment == nil || c.enrolment.Endpoint != e.Endpoint || c.enrolment.ClassKey != e.ClassKey {
-				// Whatever session there is, it is not with this endpoint.
-				c.tunnel = tunnel{}
+			if c.enrolment != nil && (c.enrolment.Endpoint != e.Endpoint || c.enrolment.ClassKey != e.ClassKey) {
+				c.outdated = true
 			}
 			c.enrolment, c.rejected = e, ""
 			c.log.Info("read enrolment", "from", u.Origin, "hash", e.hash, "gateway", e.Gateway, "endpoint", e.Endpoint)
@@ -283,7 +283,7 @@ func (c *client) watch(ctx context.Context, resolved chan<- resolution) {
 			return
 		}
 	}
-	if !c.tunnel.up {
+	if !c.tunnel.up || c.outdated {
 		c.lookUp(ctx, now, resolved)
 	}
 	d, err := c.wireguard.Device(wireguard.ClientDevice)
@@ -308,12 +308,12 @@ func (c *client) watch(ctx context.Context, resolved chan<- resolution) {
 		// A kernel's device that an earlier sidecar left has its peer already.
 		renew = renew || c.tunnel.made.IsZero() && p.LastHandshakeTime.IsZero()
 	}
-	if renew && len(c.addresses) > 0 {
+	if (renew || c.outdated) && len(c.addresses) > 0 {
 		if err := c.renew(now); err != nil {
 			c.log.Error("cannot reach the gateway", "error", err)
 			return
 		}
-		probe = true
+		c.outdated, probe = false, true
 	}
 	if probe {
 		c.probe(ctx)

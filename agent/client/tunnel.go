@@ -12,7 +12,7 @@ const (
 	// after it has started.
 	firstPause  = 250 * time.Millisecond
 	maxPause    = 5 * time.Second
-	pauseFactor = 1.2
+	pauseFactor = 1.1
 
 	// After idleTime without anything from the gateway it is probed. It is
 	// also probed when something was sent and nothing came back.

@@ -135,6 +135,9 @@ func (p packet) isOwn() bool {
 		return true
 	case "udp":
 		return p.fromPort == 51821 && p.toPort == 51820
+	case "icmp":
+		// The device's port is closed while there is no sidecar.
+		return p.kind == 3 && slices.Contains([]string{endpoint4, gateway4}, p.to.String())
 	case "icmp6":
 		return slices.Contains([]int{131, 133, 135, 136, 143}, p.kind)
 	default:

@@ -162,6 +162,14 @@ func TestNoLeak(t *testing.T) {
 	}
 }
 
+// unlock takes away the lockdown, for a control.
+func (w *world) unlock() {
+	w.t.Helper()
+	for _, family := range []string{"inet", "netdev"} {
+		w.app.run("nft delete table " + family + " " + wireguard.LockdownTable)
+	}
+}
+
 // The same without lockdown leaks, so the test can see a leak.
 func TestLeaksWithoutLockdown(t *testing.T) {
 	for name, f := range faults() {
@@ -174,7 +182,7 @@ func TestLeaksWithoutLockdown(t *testing.T) {
 			l := w.app.load()
 			time.Sleep(500 * time.Millisecond)
 			s.freeze()
-			w.app.run("nft delete table inet " + wireguard.LockdownTable)
+			w.unlock()
 			w.leaks.reset()
 			f.control(w, s)
 			time.Sleep(1500 * time.Millisecond)
@@ -316,7 +324,7 @@ func TestMarkOfOurs(t *testing.T) {
 	ask(false)
 	w.expectNoLeak("with our mark")
 	s.freeze()
-	w.app.run("nft delete table inet " + wireguard.LockdownTable)
+	w.unlock()
 	ask(true)
 }
 
