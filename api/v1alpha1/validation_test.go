@@ -332,6 +332,11 @@ func TestExamples(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	gateways, err := filepath.Glob("../../example/*/gateway.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files = append(files, gateways...)
 	if len(files) == 0 {
 		t.Fatal("there is no example")
 	}
@@ -340,7 +345,7 @@ func TestExamples(t *testing.T) {
 		servers[kind] = serversOf(t, kind)["configuration/"+kind]
 	}
 	for _, file := range files {
-		t.Run(filepath.Base(filepath.Dir(file)), func(t *testing.T) {
+		t.Run(filepath.Base(filepath.Dir(file))+"/"+filepath.Base(file), func(t *testing.T) {
 			b, err := os.ReadFile(file)
 			if err != nil {
 				t.Fatal(err)

@@ -3,6 +3,7 @@ package controlplane
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -16,6 +17,8 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -513,4 +516,75 @@ func TestPodsRoll(t *testing.T) {
 	if window < 50*time.Second && after.Reconciles > before.Reconciles {
 		t.Errorf("want no composite resource reconciled, got %d", after.Reconciles-before.Reconciles)
 	}
+}
+
+// TestPodsOfExamples: what the examples tell users to apply is taken, and the pods
+// of their workloads join.
+func TestPodsOfExamples(t *testing.T) {
+	c := shared(t)
+	installInjection(t, c)
+	folders, err := filepath.Glob(filepath.Join(c.Root, "example", "pods*"))
+	if err != nil || len(folders) == 0 {
+		t.Fatalf("want examples, got %v (%v)", folders, err)
+	}
+	for _, folder := range folders {
+		t.Run(filepath.Base(folder), func(t *testing.T) {
+			ns := newPodNamespace(t, c, nil)
+			peers, joined := map[string]bool{}, 0
+			for _, file := range []string{"gateway.yaml", "xr.yaml", "workload.yaml"} {
+				objects, err := harness.ReadObjects(filepath.Join(folder, file))
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, o := range objects {
+					o.SetNamespace(ns)
+					if err := c.Client.Create(t.Context(), o.DeepCopy(), client.DryRunAll); err != nil {
+						t.Errorf("%s %s: %v", o.GetKind(), o.GetName(), err)
+					}
+					if peer := o.GetName(); o.GetKind() == v1alpha1.PeerKind && !peers[peer] {
+						parameters(t, c, ns, peer, nil)
+						peers[peer] = true
+					}
+					p := podOfTemplate(t, o)
+					if p == nil {
+						continue
+					}
+					peer := p.Labels["wireguardgateway.io/peer"]
+					if !peers[peer] {
+						t.Errorf("%s %s: there is no WireguardPeer %q", o.GetKind(), o.GetName(), peer)
+					}
+					asked := p.DeepCopy()
+					if err := c.Client.Create(t.Context(), p); err != nil {
+						t.Fatalf("%s %s: %v", o.GetKind(), o.GetName(), err)
+					}
+					for _, why := range checkInjected(peer, asked, p, nil) {
+						t.Errorf("%s %s: %s", o.GetKind(), o.GetName(), why)
+					}
+					joined++
+				}
+			}
+			if joined == 0 {
+				t.Error("want a workload, got none")
+			}
+		})
+	}
+}
+
+// podOfTemplate is the pod that a workload's controllers would make, nil where it
+// is no workload.
+func podOfTemplate(t *testing.T, o *unstructured.Unstructured) *corev1.Pod {
+	t.Helper()
+	template, ok, _ := unstructured.NestedMap(o.Object, "spec", "template")
+	if !ok {
+		template, ok, _ = unstructured.NestedMap(o.Object, "spec", "jobTemplate", "spec", "template")
+	}
+	if !ok {
+		return nil
+	}
+	p := &corev1.Pod{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(template, p); err != nil {
+		t.Fatal(err)
+	}
+	p.Namespace, p.GenerateName = o.GetNamespace(), o.GetName()+"-"
+	return p
 }

@@ -175,7 +175,7 @@ func wantSidecar(peer string, change func(*corev1.Container)) corev1.Container {
 		ReadinessProbe: probe(10, 3, "/agent", "probe"),
 		SecurityContext: &corev1.SecurityContext{
 			RunAsUser: ptr.To[int64](0), RunAsGroup: ptr.To[int64](0), RunAsNonRoot: new(false), Privileged: new(false),
-			AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: ptr.To(true),
+			AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true),
 			Capabilities:   &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}, Add: []corev1.Capability{"NET_ADMIN"}},
 			SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 		},
