@@ -11,12 +11,12 @@ test:
 # On a real API server with the real Crossplane, which are built once, in half an hour. Needs root.
 test-controlplane:
 	tools/build.sh crossplane crossplane-core etcd kube-apiserver kube-controller-manager kubectl
-	WIREGUARD_GATEWAY_CONTROLPLANE=1 go test -v -count 1 -timeout 30m ./test/controlplane/...
+	WIREGUARD_GATEWAY_CONTROLPLANE=1 go test -v -count 1 -timeout 30m -parallel 8 ./test/controlplane/...
 
 # The same with all sizes and faults.
 test-controlplane-long:
 	tools/build.sh crossplane crossplane-core etcd kube-apiserver kube-controller-manager kubectl
-	WIREGUARD_GATEWAY_CONTROLPLANE=long go test -v -count 1 -timeout 2h ./test/controlplane/...
+	WIREGUARD_GATEWAY_CONTROLPLANE=long go test -v -count 1 -timeout 2h -parallel 8 ./test/controlplane/...
 
 # On a node that runs pods: minutes more to build once. Needs root and cgroup v1.
 test-node:

@@ -82,7 +82,7 @@ const breakerBurst = 100
 // Where Crossplane reads its own writes late, it repeats them, which has taken up
 // to 46. So the breaker stays closed with nothing given back.
 func TestDrift(t *testing.T) {
-	c := shared(t)
+	c := bounded(t)
 	f := newFleet(t, c, len(fullKeys))
 	before := waitQuiet(t, c)
 	f.apply(example(t, c, "full"))
@@ -157,12 +157,10 @@ func TestDrift(t *testing.T) {
 // testDeletedTogether deletes everything but the seed at once.
 func testDeletedTogether(t *testing.T, g *gateway) {
 	t.Helper()
-	c := g.c
 	// How much of the burst is left is a matter of how fast the machine is. What is
 	// asked is whether a gateway that has run for some minutes stays below it.
-	c.RestartCore(t, "--circuit-breaker-burst=100000")
-	t.Cleanup(func() { c.RestartCore(t) })
-	before := g.waitQuiet()
+	c := shared(t)
+	before := waitQuiet(t, c)
 	keys, objects := g.keys(), g.composed()
 	start := time.Now()
 	for key, o := range objects {
@@ -181,7 +179,7 @@ func testDeletedTogether(t *testing.T, g *gateway) {
 	if diff := cmp.Diff(keys, g.keys()); diff != "" {
 		t.Error(diff)
 	}
-	after := g.waitQuiet()
+	after := waitQuiet(t, c)
 	events := after.BreakerEvents - before.BreakerEvents
 	if events >= breakerBurst {
 		t.Errorf("%d events would open the circuit breaker", events)
@@ -332,10 +330,12 @@ func (g *gateway) createSeed(name string, seed []byte, annotation string) {
 // TestSeedLost deletes the seed. No key is replaced, and both ways back that the
 // message tells lead there.
 func TestSeedLost(t *testing.T) {
+	t.Parallel()
 	c := shared(t)
 	spec := example(t, c, "minimal")
 
 	t.Run("restored under another name", func(t *testing.T) {
+		t.Parallel()
 		g := newGateway(t, c, spec)
 		g.waitReady()
 		keys, backup := g.keys(), g.seedSecret()
@@ -353,6 +353,7 @@ func TestSeedLost(t *testing.T) {
 	})
 
 	t.Run("restored under its own name", func(t *testing.T) {
+		t.Parallel()
 		g := newGateway(t, c, spec)
 		g.waitReady()
 		keys, backup := g.keys(), g.seedSecret()
@@ -373,6 +374,7 @@ func TestSeedLost(t *testing.T) {
 	})
 
 	t.Run("gateway created again", func(t *testing.T) {
+		t.Parallel()
 		g := newGateway(t, c, spec)
 		g.waitReady()
 		keys, backup := g.keys(), g.seedSecret()
@@ -398,6 +400,7 @@ func TestSeedLost(t *testing.T) {
 // TestSeedReferenced sets keys.seedSecretRef on a gateway that runs. Its own seed
 // stays, so that no copy is ever lost.
 func TestSeedReferenced(t *testing.T) {
+	t.Parallel()
 	c := shared(t)
 	spec := example(t, c, "minimal")
 	g := newGateway(t, c, spec)

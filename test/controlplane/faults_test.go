@@ -96,7 +96,8 @@ const (
 // many gateways, the function, Crossplane, and the API server. All come to
 // what was asked for, and what was handed out once stays.
 func TestFaults(t *testing.T) {
-	c := shared(t)
+	t.Parallel()
+	c := own(t)
 	n, away := 8, 5*time.Second
 	if long() {
 		n, away = 20, time.Minute

@@ -1,6 +1,7 @@
 package controlplane
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -212,6 +213,49 @@ var changes = map[string]change{
 	"volumes[]":                                        {value: "{name: extra, emptyDir: {}}"},
 }
 
+// Gateway and WireguardPeers from which one field of a peer is changed.
+const (
+	baseOfPeers = `{endpoint: {host: vpn.example.com}, service: {type: ClusterIP}, peerToPeer: true, allowedPeerNamespaces: {from: All}}`
+	baseClient  = `{gatewayRef: {name: home, namespace: GATEWAY}, client: {access: [{action: Accept, protocol: TCP, to: {cidr: 10.43.0.0/16, ports: ["443"]}}]}}`
+	basePods    = `{gatewayRef: {name: home, namespace: GATEWAY}, pods: {implementation: Auto}}`
+)
+
+// peerChanges has every field of the WireguardPeer's schema.
+var peerChanges = map[string]change{
+	"client.access[].action":             {value: "Reject"},
+	"client.access[].protocol":           {value: "UDP"},
+	"client.access[].to.cidr":            {value: "10.44.0.0/16"},
+	"client.access[].to.ports[]":         {value: `"80"`},
+	"client.addresses[]":                 {value: "10.8.0.99", stays: "a peer keeps its address"},
+	"client.advertisedEndpoint.host":     {before: "client: {advertisedEndpoint: {host: one.example.com}}", value: "two.example.com"},
+	"client.advertisedEndpoint.port":     {before: "client: {advertisedEndpoint: {host: one.example.com}}", value: "444"},
+	"client.allowedIPs[]":                {value: "10.44.0.0/16"},
+	"client.disabled":                    {value: "true"},
+	"client.dns.searchDomains[]":         {before: "client: {dns: {servers: [9.9.9.9]}}", value: "lan"},
+	"client.dns.servers[]":               {value: "9.9.9.9"},
+	"client.endpoint":                    {value: "198.51.100.9:51820"},
+	"client.expiresAt":                   {value: `"2099-01-01T00:00:00Z"`},
+	"client.keyRotation":                 {value: "1"},
+	"client.mtu":                         {value: "1300"},
+	"client.persistentKeepalive":         {value: "15"},
+	"client.presharedKey.generate":       {value: "true"},
+	"client.presharedKey.secretRef.key":  {without: "a WireguardPeer may have none: TestSchema"},
+	"client.presharedKey.secretRef.name": {without: "a WireguardPeer may have none: TestSchema"},
+	"client.privateKeySecretRef.key":     {before: "client: {privateKeySecretRef: {name: keys, key: first}}", value: "second"},
+	"client.privateKeySecretRef.name":    {before: "client: {privateKeySecretRef: {name: keys, key: first}}", value: "missing"},
+	"client.publicKey":                   {value: "RwFCRXCVPCjXVYGeyR+xiMDomjxX7oI4VVwzPvY6vWI="},
+	"client.qrCode":                      {value: "true"},
+	"client.routes[]":                    {value: "192.168.60.0/24"},
+	"gatewayRef.name":                    {value: "missing"},
+	"gatewayRef.namespace":               {value: "missing"},
+	"pods.allowEgress[]":                 {base: basePods, value: "{to: [{ipBlock: {cidr: 192.168.60.0/24}}]}"},
+	"pods.bypassCIDRs[]":                 {base: basePods, value: "10.77.0.0/16"},
+	"pods.image":                         {base: basePods, value: "example.com/agent:v1"},
+	"pods.implementation":                {base: basePods, value: "Userspace"},
+	"pods.networkPolicy.type":            {base: basePods, value: "None"},
+	"pods.resources":                     {base: basePods, value: "{limits: {memory: 77Mi}}"},
+}
+
 // Values that are known only when the test runs.
 const (
 	sharing   = "(the namespace of the attached peer)"
@@ -272,7 +316,7 @@ func steps(path string) []string {
 	return strings.FieldsFunc(strings.NewReplacer("[]", ".[]", "{}", ".{}").Replace(path), func(r rune) bool { return r == '.' })
 }
 
-// effect is all that a gateway is: what it composes, and its status.
+// effect is all that a composite resource is: what it composes, and its status.
 func (g *gateway) effect() string {
 	g.t.Helper()
 	b := &strings.Builder{}
@@ -288,24 +332,85 @@ func (g *gateway) effect() string {
 		g.t.Fatal(err)
 	}
 	b.Write(j)
-	for _, name := range []string{"KeysReady", "PeersReady"} {
+	for _, name := range []string{"KeysReady", "PeersReady", "GatewayFound", "Permitted"} {
 		c := harness.Condition(xr, name)
 		fmt.Fprintf(b, "\n%s: %v %v", name, c["status"], c["reason"])
 	}
 	return b.String()
 }
 
-// TestFields changes every field of the schema, one at a time, on gateways that
-// are ready. Each changes an object, a configuration or the status, in the API
-// server.
-func TestFields(t *testing.T) {
-	c := shared(t)
-	// A hundred changes in a minute are more than the circuit breaker allows one
-	// gateway. This is not about it.
-	c.RestartCore(t, "--circuit-breaker-burst=100000")
-	t.Cleanup(func() { c.RestartCore(t) })
+// subject is a composite resource whose fields are changed.
+type subject struct {
+	*gateway
 
-	crd, err := c.Get(t.Context(), "apiextensions.k8s.io/v1", "CustomResourceDefinition", "", "wireguardgateways."+v1alpha1.GroupVersion.Group)
+	// base is its spec.
+	base string
+	// of is the gateway of a WireguardPeer. What it does to that counts, too.
+	of *gateway
+	// apps is the namespace of a peer that was let in.
+	apps string
+}
+
+func (s subject) effect() string {
+	s.t.Helper()
+	if s.of == nil {
+		return s.gateway.effect()
+	}
+	return s.gateway.effect() + "\n" + s.of.effect()
+}
+
+// TestFields changes every field of the schemas, one at a time, on gateways and
+// peers that are ready. Each changes an object, a configuration or the status, in
+// the API server.
+func TestFields(t *testing.T) {
+	t.Parallel()
+	c := shared(t)
+	for _, tc := range []struct {
+		kind    string
+		changes map[string]change
+		base    string
+		create  func(t *testing.T, c *harness.Cluster, spec string) subject
+	}{
+		{v1alpha1.GatewayKind, changes, baseRich, newFieldGateway},
+		{v1alpha1.PeerKind, peerChanges, baseClient, newFieldPeer},
+	} {
+		all := fieldsOf(t, c, tc.kind)
+		for _, path := range slices.Sorted(maps.Keys(tc.changes)) {
+			if !slices.Contains(all, path) {
+				t.Errorf("%s: %s is no field", tc.kind, path)
+			}
+		}
+		byBase := map[string][]string{}
+		for _, path := range all {
+			switch change, ok := tc.changes[path]; {
+			case !ok:
+				t.Errorf("%s: nobody says what %s changes", tc.kind, path)
+			case change.without != "":
+				t.Logf("%s: %s is not tried: %s", tc.kind, path, change.without)
+			default:
+				base := cmp.Or(change.base, tc.base)
+				byBase[base] = append(byBase[base], path)
+			}
+		}
+		for _, base := range slices.Sorted(maps.Keys(byBase)) {
+			for paths := range slices.Chunk(byBase[base], fieldsOfOne) {
+				t.Run(tc.kind+" from "+paths[0], func(t *testing.T) {
+					t.Parallel()
+					changeFields(t, tc.create(t, c, base), paths, tc.changes)
+				})
+			}
+		}
+	}
+}
+
+// fieldsOfOne is how many fields are changed of one composite resource, one after
+// the other.
+const fieldsOfOne = 20
+
+// fieldsOf returns all fields of a kind, as the API server has them.
+func fieldsOf(t *testing.T, c *harness.Cluster, kind string) []string {
+	t.Helper()
+	crd, err := c.Get(t.Context(), "apiextensions.k8s.io/v1", "CustomResourceDefinition", "", strings.ToLower(kind)+"s."+v1alpha1.GroupVersion.Group)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -313,59 +418,42 @@ func TestFields(t *testing.T) {
 	schema, _, _ := unstructured.NestedMap(versions[0].(map[string]any), "schema", "openAPIV3Schema", "properties", "spec")
 	all := leaves("", schema)
 	slices.Sort(all)
-	for _, path := range slices.Sorted(maps.Keys(changes)) {
-		if !slices.Contains(all, path) {
-			t.Errorf("%s is no field", path)
-		}
-	}
+	return all
+}
 
-	gateways := map[string]*gateway{}
-	effects := map[string]string{}
-	apps := newNamespace(t, c, "apps-")
-	tried, slowest := 0, time.Duration(0)
-	for _, path := range all {
-		tc, ok := changes[path]
-		if !ok {
-			t.Errorf("%s: nobody says what it changes", path)
-			continue
-		}
-		if tc.without != "" {
-			t.Logf("%s is not tried: %s", path, tc.without)
-			continue
-		}
-		if tc.base == "" {
-			tc.base = baseRich
-		}
-		g := gateways[tc.base]
-		if g == nil {
-			g = newFieldGateway(t, c, tc.base, apps)
-			g.waitQuiet()
-			gateways[tc.base], effects[tc.base] = g, g.effect()
-		}
-		before, base := effects[tc.base], merged(t, tc.base, tc.before)
-		if tc.before != "" {
-			g.applyMap(base)
-			g.waitQuiet()
-			before = g.effect()
+// changeFields changes fields of one composite resource, one after the other.
+func changeFields(t *testing.T, s subject, paths []string, changes map[string]change) {
+	t.Helper()
+	s.settle()
+	effect, slowest, undone := s.effect(), time.Duration(0), true
+	// What cannot be undone comes last.
+	slices.SortStableFunc(paths, func(a, b string) int { return cmp.Compare(changes[a].stays, changes[b].stays) })
+	for _, path := range paths {
+		tc := changes[path]
+		before, from := effect, merged(t, s.base, tc.before)
+		if tc.before != "" || !undone {
+			s.applyMap(from)
+			s.settle()
+			before = s.effect()
 		}
 		value := tc.value
 		switch value {
 		case sharing:
-			value = apps
+			value = s.apps
 		case reserving:
-			value = g.status().Peers[0].Addresses[0]
+			value = s.status().Peers[0].Addresses[0]
 		}
 		var v any
 		if err := yaml.Unmarshal([]byte(value), &v); err != nil {
 			t.Fatal(err)
 		}
 		start := time.Now()
-		if err := g.tryApplyMap(set(runtimeCopy(base), steps(path), v).(map[string]any)); err != nil {
+		if err := s.tryApplyMap(set(runtimeCopy(from), steps(path), v).(map[string]any)); err != nil {
 			t.Errorf("%s: %v", path, err)
 			continue
 		}
-		if err := g.within("an effect", func() error {
-			if g.effect() == before {
+		if err := s.within("an effect", func() error {
+			if s.effect() == before {
 				return errors.New("nothing changed")
 			}
 			return nil
@@ -373,31 +461,101 @@ func TestFields(t *testing.T) {
 			t.Errorf("%s: %v", path, err)
 		}
 		slowest = max(slowest, time.Since(start))
-		tried++
-		g.applyMap(merged(t, tc.base, ""))
-		if tc.stays != "" {
-			g.waitQuiet()
-			effects[tc.base] = g.effect()
+		if undone = tc.stays == ""; !undone {
 			continue
 		}
-		if err := g.within("the change to be undone", func() error {
-			if now := g.effect(); now != effects[tc.base] {
-				return errors.New(firstDifference(effects[tc.base], now))
+		s.applyMap(merged(t, s.base, ""))
+		if err := s.within("the change to be undone", func() error {
+			if now := s.effect(); now != effect {
+				return errors.New(firstDifference(effect, now))
 			}
 			return nil
 		}); err != nil {
 			t.Errorf("%s: %v", path, err)
-			effects[tc.base] = g.effect()
+			effect = s.effect()
 		}
 	}
-	t.Logf("%d fields of %d tried, each has an effect, the slowest after %v", tried, len(all), slowest.Round(time.Millisecond))
+	t.Logf("%d fields tried, each has an effect, the slowest after %v", len(paths), slowest.Round(time.Millisecond))
+}
+
+// namespaces are where the subject has an effect.
+func (s subject) namespaces() []string {
+	if s.of == nil {
+		return []string{s.namespace}
+	}
+	return []string{s.namespace, s.of.namespace}
+}
+
+// settle waits until Crossplane has reconciled what was applied, and is done.
+func (s subject) settle() {
+	s.t.Helper()
+	s.eventually("what was applied to be reconciled", func() error {
+		o := s.get()
+		if seen, _ := harness.Condition(o, "Synced")["observedGeneration"].(int64); seen != o.GetGeneration() {
+			return fmt.Errorf("generation %d is not reconciled yet, the last was %d", o.GetGeneration(), seen)
+		}
+		return nil
+	})
+	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
+	defer cancel()
+	if err := s.c.WaitQuietIn(ctx, s.namespaces()...); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// within waits for what takes less than a second, for as long as a machine that
+// is busy may take. It looks again whenever anything was written.
+func (s subject) within(what string, check func() error) error {
+	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
+	defer cancel()
+	seen, last := -1, error(nil)
+	return s.c.Wait(ctx, what, func() error {
+		n, err := s.c.WritesIn(s.namespaces()...)
+		if err != nil || n == seen {
+			return cmp.Or(err, last)
+		}
+		seen, last = n, check()
+		return last
+	})
 }
 
 // newFieldGateway creates a gateway with the Secrets that changes refer to, and a
 // peer of another namespace.
-func newFieldGateway(t *testing.T, c *harness.Cluster, spec, apps string) *gateway {
+func newFieldGateway(t *testing.T, c *harness.Cluster, spec string) subject {
 	t.Helper()
-	namespace := newNamespace(t, c, "fields-")
+	namespace, apps := newNamespace(t, c, "fields-"), newNamespace(t, c, "apps-")
+	fieldSecrets(t, c, namespace)
+	g := newGatewayIn(t, c, namespace, "home", spec)
+	g.waitReady()
+	if spec == baseShared {
+		if err := c.MergePatch(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: apps}}, `{"metadata":{"labels":{"team":"a"}}}`); err != nil {
+			t.Fatal(err)
+		}
+		newPeer(t, g, apps, "guest", "{routes: [192.168.77.0/24]}")
+		g.waitDevice(apps + "/guest")
+	}
+	return subject{gateway: g, base: spec, apps: apps}
+}
+
+// newFieldPeer creates a WireguardPeer and its gateway.
+func newFieldPeer(t *testing.T, c *harness.Cluster, spec string) subject {
+	t.Helper()
+	apps := newNamespace(t, c, "apps-")
+	fieldSecrets(t, c, apps)
+	g := newGatewayIn(t, c, newNamespace(t, c, "fields-"), "home", baseOfPeers)
+	g.waitReady()
+	p := &gateway{t: t, c: c, kind: v1alpha1.PeerKind, namespace: apps, name: "media"}
+	t.Cleanup(p.remove)
+	spec = strings.ReplaceAll(spec, "GATEWAY", g.namespace)
+	p.apply(spec)
+	p.waitCondition("Synced", "True", "")
+	p.waitCondition("Permitted", "True", "")
+	return subject{gateway: p, base: spec, of: g}
+}
+
+// fieldSecrets makes the Secrets that changes refer to.
+func fieldSecrets(t *testing.T, c *harness.Cluster, namespace string) {
+	t.Helper()
 	key := func(b byte) []byte { return []byte(strings.Repeat(string(b), 42) + "A=") }
 	for name, data := range map[string]map[string][]byte{
 		"credentials": {"wireguard-private-key": key('c')},
@@ -409,16 +567,6 @@ func newFieldGateway(t *testing.T, c *harness.Cluster, spec, apps string) *gatew
 			t.Fatal(err)
 		}
 	}
-	g := newGatewayIn(t, c, namespace, "home", spec)
-	g.waitCondition("KeysReady", "True", "")
-	if spec == baseShared {
-		if err := c.MergePatch(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: apps}}, `{"metadata":{"labels":{"team":"a"}}}`); err != nil {
-			t.Fatal(err)
-		}
-		newPeer(t, g, apps, "guest", "{routes: [192.168.77.0/24]}")
-		g.waitDevice(apps + "/guest")
-	}
-	return g
 }
 
 func (g *gateway) applyMap(spec map[string]any) {
@@ -434,14 +582,6 @@ func (g *gateway) tryApplyMap(spec map[string]any) error {
 		return err
 	}
 	return g.tryApply(string(b))
-}
-
-// within waits for what takes less than a second, for as long as a machine that
-// is busy may take.
-func (g *gateway) within(what string, check func() error) error {
-	ctx, cancel := context.WithTimeout(g.t.Context(), 20*time.Second)
-	defer cancel()
-	return g.c.Wait(ctx, what, check)
 }
 
 // merged returns a spec with a merge patch applied.
@@ -498,6 +638,7 @@ func firstDifference(want, got string) string {
 // TestFieldsAtCreation has the fields that the API server fixes when an object is
 // created.
 func TestFieldsAtCreation(t *testing.T) {
+	t.Parallel()
 	c := shared(t)
 	g := newGateway(t, c, `
 endpoint: {host: vpn.example.com}

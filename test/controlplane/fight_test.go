@@ -66,6 +66,7 @@ spec: {policyName: inject-sidecar}
 // TestNoFights runs a gateway where others change what we compose. It becomes
 // ready, what they added stays, and nobody writes again and again.
 func TestNoFights(t *testing.T) {
+	t.Parallel()
 	c := shared(t)
 	namespace := newNamespace(t, c, "mutated-")
 	if err := c.MergePatch(t.Context(), object("v1", "Namespace", "", namespace), `{"metadata":{"labels":{"mutated":"true"}}}`); err != nil {

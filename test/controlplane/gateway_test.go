@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -30,8 +31,6 @@ type gateway struct {
 	kind      string
 	namespace string
 	name      string
-	// leave says not to wait until it is gone when the test ends.
-	leave bool
 }
 
 var namespaces atomic.Int64
@@ -69,9 +68,6 @@ func trackGateway(t *testing.T, c *harness.Cluster, namespace, name string) *gat
 		xr := g.object()
 		if err := c.Client.Delete(ctx, xr); client.IgnoreNotFound(err) != nil {
 			t.Error(err)
-		}
-		if g.leave {
-			return
 		}
 		c.Eventually(t, "the gateway to go", func() error { return gone(c.Client.Get(ctx, client.ObjectKeyFromObject(xr), xr)) })
 	})
@@ -248,25 +244,42 @@ func keysOf(s v1alpha1.WireguardGatewayStatus) string {
 // it has.
 func (g *gateway) poke() {
 	g.t.Helper()
-	before, err := g.c.Metrics(g.t.Context())
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	mark := g.mark()
 	if err := g.c.MergePatch(g.t.Context(), g.object(), fmt.Sprintf(`{"metadata":{"annotations":{"example.com/poke":"%d"}}}`, namespaces.Add(1))); err != nil {
 		g.t.Fatal(err)
 	}
 	g.eventually("a reconcile", func() error {
-		m, err := g.c.Metrics(g.t.Context())
-		if err == nil && m.Reconciles == before.Reconciles {
+		_, status, err := g.reconciles(mark)
+		if err == nil && status == 0 {
 			err = errors.New("none yet")
 		}
 		return err
 	})
 }
 
-func (g *gateway) waitQuiet() harness.Metrics {
+func (g *gateway) mark() harness.Mark {
 	g.t.Helper()
-	return waitQuiet(g.t, g.c)
+	mark, err := g.c.Mark()
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return mark
+}
+
+// reconciles counts what Crossplane's reconciles wrote to the gateway itself since
+// a mark.
+func (g *gateway) reconciles(since harness.Mark) (refs, status int, err error) {
+	return g.c.Reconciles(since, strings.ToLower(g.kind)+"s", g.namespace, g.name)
+}
+
+// waitQuiet waits until Crossplane is done with the gateway. Others may go on.
+func (g *gateway) waitQuiet() {
+	g.t.Helper()
+	ctx, cancel := context.WithTimeout(g.t.Context(), 2*time.Minute)
+	defer cancel()
+	if err := g.c.WaitQuietIn(ctx, g.namespace); err != nil {
+		g.t.Fatal(err)
+	}
 }
 
 // example returns the spec of an example, as a gateway's.

@@ -28,6 +28,7 @@ const release = "v0.1.0"
 // from packages in a registry, with the README's own commands. The package
 // runtime is played: there is no kubelet to run the function's pod.
 func TestInstall(t *testing.T) {
+	t.Parallel()
 	if out, err := exec.CommandContext(t.Context(), "../../tools/packages.sh").CombinedOutput(); err != nil {
 		t.Fatalf("cannot build packages: %s", out)
 	}
@@ -50,6 +51,10 @@ func TestInstall(t *testing.T) {
 		return
 	}
 	t.Run("claim", func(t *testing.T) { testClaim(t, c) })
+	if t.Failed() {
+		return
+	}
+	t.Run("claimed peer", func(t *testing.T) { testPeerClaim(t, c) })
 }
 
 func push(t *testing.T, c *harness.Cluster, repository string, files ...string) {

@@ -95,6 +95,7 @@ func checkLifecycle(t *testing.T, g *gateway, want []string) {
 }
 
 func TestLifecycle(t *testing.T) {
+	t.Parallel()
 	c := shared(t)
 	checkLifecycle(t, newGateway(t, c, example(t, c, "full")), fullKeys)
 }
@@ -102,6 +103,7 @@ func TestLifecycle(t *testing.T) {
 // TestUnplayed shows what users read while nothing plays the controllers: the
 // conditions say what is awaited, and the gateway is not ready.
 func TestUnplayed(t *testing.T) {
+	t.Parallel()
 	c := shared(t)
 	g := newGatewayIn(t, c, newNamespace(t, c, harness.Unplayed), "home", `
 gateway: {hostname: ws.example.com, parentRefs: [{name: public}]}

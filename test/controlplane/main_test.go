@@ -35,26 +35,48 @@ func TestMain(m *testing.M) {
 func long() bool { return os.Getenv(harness.RequiredVariable) == "long" }
 
 var started struct {
-	once    sync.Once
+	sync.Mutex
+
 	cluster *harness.Cluster
 	err     error
+	// bounded says that circuit breakers open, as they do by default.
+	bounded bool
 }
 
 // shared returns the one cluster with namespaced composite resources. Tests have
-// namespaces of their own in it, and leave nothing there.
+// namespaces of their own in it, and leave nothing there. They do in seconds what
+// users do in days, so no circuit breaker opens.
 func shared(t *testing.T) *harness.Cluster {
 	t.Helper()
-	started.once.Do(func() {
-		started.cluster, started.err = harness.Run(harness.Options{
-			Flavour: harness.Namespaced,
-			// A circuit breaker opens as soon as it does by default, but does not stay
-			// open for five minutes, for the tests that want to see one.
-			Core: []string{"--circuit-breaker-cooldown=5s"},
-		})
+	return cluster(t, false)
+}
+
+// bounded is the same cluster, where circuit breakers open as soon as they do by
+// default. Tests that run beside others cannot have it.
+func bounded(t *testing.T) *harness.Cluster {
+	t.Helper()
+	return cluster(t, true)
+}
+
+func cluster(t *testing.T, bounded bool) *harness.Cluster {
+	t.Helper()
+	started.Lock()
+	defer started.Unlock()
+	flags := []string{"--circuit-breaker-burst=1000000"}
+	if bounded {
+		flags = nil
+	}
+	switch {
+	case started.cluster == nil:
+		started.cluster, started.err = harness.Run(harness.Options{Flavour: harness.Namespaced, Core: flags})
 		if started.err == nil {
 			started.err = started.cluster.Play(context.Background())
 		}
-	})
+		started.bounded = bounded
+	case started.bounded != bounded && started.err == nil:
+		started.cluster.RestartCore(t, flags...)
+		started.bounded = bounded
+	}
 	t.Cleanup(func() {
 		if t.Failed() {
 			started.cluster.DumpLogs(t)
@@ -64,4 +86,15 @@ func shared(t *testing.T) *harness.Cluster {
 		t.Fatal(started.err)
 	}
 	return started.cluster
+}
+
+// own returns a cluster that ends with the test, for one that takes parts of it
+// away.
+func own(t *testing.T) *harness.Cluster {
+	t.Helper()
+	c := harness.Start(t, harness.Options{Flavour: harness.Namespaced})
+	if err := c.Play(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return c
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/wireguardgateway/function-wireguard-gateway/api/v1alpha1"
@@ -119,6 +118,7 @@ const (
 // A peer's life: before its gateway, refused, let in, withdrawn, deleted,
 // created again, and with its gateway deleted and restored.
 func TestPeerLife(t *testing.T) {
+	t.Parallel()
 	c := shared(t)
 	vpn, apps := newNamespace(t, c, "vpn-"), newNamespace(t, c, "apps-")
 	open := fmt.Sprintf(openGateway, apps)
@@ -184,10 +184,10 @@ func TestPeerLife(t *testing.T) {
 	p.keepsSecrets(seed)
 }
 
-// With claims, a peer finds its gateway's claim, and its own namespace by that of
-// its own.
-func TestPeerClaim(t *testing.T) {
-	c := harness.Start(t, harness.Options{Flavour: harness.Claim})
+// testPeerClaim shows that with claims, a peer finds its gateway's claim, and its
+// own namespace by that of its own.
+func testPeerClaim(t *testing.T, c *harness.Cluster) {
+	t.Helper()
 	vpn, apps := newNamespace(t, c, "vpn-"), newNamespace(t, c, "apps-")
 	selecting := `{endpoint: {host: vpn.example.com}, service: {type: ClusterIP}, allowedPeerNamespaces: {from: Selector, selector: {matchLabels: {vpn: "yes"}}}}`
 	g := newGatewayIn(t, c, vpn, "home", selecting)
@@ -245,6 +245,7 @@ func (g *gateway) keepsSecrets(seed []byte) {
 // Attachments that WireguardPeers did not make are counted and do nothing. What
 // is put back after its owner is gone, garbage collection takes.
 func TestAttachmentsOfOthers(t *testing.T) {
+	t.Parallel()
 	c := shared(t)
 	vpn, apps, web := newNamespace(t, c, "vpn-"), newNamespace(t, c, "apps-"), newNamespace(t, c, "web-")
 	g := newGatewayIn(t, c, vpn, "home", fmt.Sprintf(openGateway, apps+", "+web))
@@ -295,90 +296,4 @@ func TestAttachmentsOfOthers(t *testing.T) {
 		return nil
 	})
 	g.waitDevice()
-}
-
-// Fifty peers of ten namespaces come at once. Nobody's circuit breaker opens,
-// and a gateway that has nothing to do with them is not even looked at.
-func TestFiftyPeersAtOnce(t *testing.T) {
-	const teams, peers = 10, 50
-	c := shared(t)
-	vpn := newNamespace(t, c, "vpn-")
-	var names []string
-	for range teams {
-		names = append(names, newNamespace(t, c, "team-"))
-	}
-	g := newGatewayIn(t, c, vpn, "home", fmt.Sprintf(openGateway, strings.Join(names, ", ")))
-	g.waitReady()
-	other := newGateway(t, c, `{endpoint: {host: vpn.example.com}, service: {type: ClusterIP}, allowedPeerNamespaces: {from: All}}`)
-	other.waitReady()
-	waitQuiet(t, c)
-	// From now on, it asks for itself once its response expires, after a minute.
-	other.poke()
-	before := waitQuiet(t, c)
-	mark, err := c.Mark()
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	start := time.Now()
-	var all []*gateway
-	for i := range peers {
-		all = append(all, newPeer(t, g, names[i%teams], fmt.Sprintf("p%d", i), "{}"))
-	}
-	for _, p := range all {
-		p.direct()
-	}
-	served := time.Since(start)
-	after := waitQuiet(t, c)
-	window := time.Since(start)
-	writes, err := c.Writes(mark)
-	if err != nil {
-		t.Fatal(err)
-	}
-	perGateway, perOther, perPeer := 0, 0, map[string]int{}
-	for _, w := range writes {
-		switch {
-		case w.Verb != "patch" || w.Subresource != "":
-		case w.Resource == "secrets" && w.Namespace == vpn && w.Name == "home-wireguard.config":
-			perGateway++
-		case w.Namespace == other.namespace:
-			perOther++
-		case w.Resource == "configmaps" && strings.HasSuffix(w.Name, "-wireguard.attachment"):
-			perPeer[w.Namespace+"/"+w.Name]++
-		}
-	}
-	counts := slices.Sorted(maps.Values(perPeer))
-	t.Logf("%d peers of %d namespaces served after %v, quiet after %v: the gateway was reconciled %d times, each peer %d to %d times, the other gateway %d; breakers opened: %d",
-		peers, teams, served.Round(10*time.Millisecond), window.Round(10*time.Millisecond), perGateway, counts[0], counts[len(counts)-1], perOther, after.BreakersOpened-before.BreakersOpened)
-	if after.BreakersOpened > before.BreakersOpened {
-		t.Errorf("circuit breakers opened %d times", after.BreakersOpened-before.BreakersOpened)
-	}
-	if window < 50*time.Second && perOther > 0 {
-		t.Errorf("the other gateway was reconciled: %d objects of it were applied", perOther)
-	}
-	if onDevice, err := g.onDevice(); err != nil || len(onDevice) != peers {
-		t.Errorf("want %d peers on the device, got %d (%v)", peers, len(onDevice), err)
-	}
-
-	// Addresses and keys are all distinct.
-	seen := map[string]types.NamespacedName{}
-	for _, p := range g.status().Peers {
-		for _, v := range append([]string{p.PublicKey}, p.Addresses...) {
-			if other, ok := seen[v]; ok {
-				t.Errorf("%s/%s and %s both have %s", p.Namespace, p.Name, other, v)
-			}
-			seen[v] = types.NamespacedName{Namespace: p.Namespace, Name: p.Name}
-		}
-	}
-
-	// All at once, they are let go.
-	start = time.Now()
-	g.apply(closedGateway)
-	g.waitDevice()
-	for _, n := range names {
-		g.eventually("the Secrets to go", func() error { return nothingIn(t, c, n) })
-	}
-	// The events of all these deletions may open the gateway's breaker: by then
-	// it has done what they are about, since its own change is what it acts on.
-	t.Logf("withdrawn from all after %v; breakers opened: %d", time.Since(start).Round(10*time.Millisecond), waitQuiet(t, c).BreakersOpened-after.BreakersOpened)
 }

@@ -101,6 +101,7 @@ func warned(t *testing.T, g *gateway, says string) error {
 // TestConfusableNames runs gateways side by side whose names end in what we add
 // to names. None takes an object of another.
 func TestConfusableNames(t *testing.T) {
+	t.Parallel()
 	c := shared(t)
 	namespace := newNamespace(t, c, "confusable-")
 	owner := map[string]string{}
@@ -124,6 +125,7 @@ func TestConfusableNames(t *testing.T) {
 // TestNamesTaken creates a gateway where every name that it uses is taken: by
 // objects that another controls. It touches none of them, and says which.
 func TestNamesTaken(t *testing.T) {
+	t.Parallel()
 	c := shared(t)
 	g := newGateway(t, c, example(t, c, "full"))
 	g.waitReady()
@@ -208,6 +210,7 @@ func stranger(o *unstructured.Unstructured, namespace string) *unstructured.Unst
 // Crossplane takes such an object over, keeps what is in it beside our own
 // fields, and deletes it with the gateway. The documentation says so.
 func TestNamesTakenByNobody(t *testing.T) {
+	t.Parallel()
 	c := shared(t)
 	namespace := newNamespace(t, c, "adopted-")
 	const key = names.KeyConfig

@@ -160,6 +160,7 @@ func text(t *testing.T, o *unstructured.Unstructured) string {
 }
 
 func TestRemovals(t *testing.T) {
+	t.Parallel()
 	c := shared(t)
 	g := newGateway(t, c, everything)
 	g.waitReady()

@@ -147,6 +147,7 @@ func applyOld(t *testing.T, c *harness.Cluster, apply applyFunc, tc apitest.Case
 }
 
 func TestSchema(t *testing.T) {
+	t.Parallel()
 	c := shared(t)
 	checkSchema(t, c, kubectlApply)
 	checkDefinition(t, c, "wireguardgateways.wireguardgateway.io")

@@ -41,6 +41,7 @@ var upgradedExamples = []string{"full", "gluetun"}
 // version reconcile them. No object is replaced, no key or address changes, and
 // no pod restarts.
 func TestUpgrade(t *testing.T) {
+	t.Parallel()
 	c := shared(t)
 	if *record {
 		recordRelease(t, c, releases[len(releases)-1])

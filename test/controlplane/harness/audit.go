@@ -2,7 +2,10 @@ package harness
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -47,6 +50,10 @@ func (w Write) Object() string {
 	return s + " " + w.Namespace + "/" + w.Name
 }
 
+func (w Write) byCore() bool {
+	return w.User == "system:serviceaccount:"+systemNamespace+":crossplane" && !w.DryRun
+}
+
 // Audit reads the API server's audit log.
 type Audit struct {
 	file string
@@ -54,6 +61,8 @@ type Audit struct {
 	mu     sync.Mutex
 	offset int64
 	writes []Write
+	// perNamespace counts them, without events.
+	perNamespace map[string]int
 }
 
 // read takes in what was added to the log.
@@ -107,6 +116,9 @@ func (a *Audit) read() error {
 			Subresource: e.ObjectRef.Subresource, Namespace: e.ObjectRef.Namespace, Name: e.ObjectRef.Name,
 			Code: e.ResponseStatus.Code, DryRun: strings.Contains(e.RequestURI, "dryRun="), Time: e.RequestReceivedTimestamp,
 		})
+		if e.ObjectRef.Resource != "events" {
+			a.perNamespace[e.ObjectRef.Namespace]++
+		}
 	}
 }
 
@@ -130,9 +142,58 @@ func (c *Cluster) Writes(since Mark) ([]Write, error) {
 	}
 	var out []Write
 	for _, w := range c.audit.writes[since:] {
-		if w.User == "system:serviceaccount:"+systemNamespace+":crossplane" && !w.DryRun {
+		if w.byCore() {
 			out = append(out, w)
 		}
 	}
 	return out, nil
+}
+
+// Reconciles counts what Crossplane's reconciles of one composite resource have
+// written to it since a mark: each first patches what it refers to, and writes its
+// status last. One that fails writes the status alone.
+func (c *Cluster) Reconciles(since Mark, resource, namespace, name string) (refs, status int, err error) {
+	writes, err := c.Writes(since)
+	for _, w := range writes {
+		switch {
+		case w.Resource != resource || w.Namespace != namespace || w.Name != name:
+		case w.Subresource == "status":
+			status++
+		case w.Verb == "patch":
+			refs++
+		}
+	}
+	return refs, status, err
+}
+
+// WaitQuietIn waits until nothing is written to some namespaces any more. Other
+// tests may go on in others.
+func (c *Cluster) WaitQuietIn(ctx context.Context, namespaces ...string) error {
+	last, since := -1, time.Now()
+	return c.Wait(ctx, fmt.Sprintf("quiet in %v", namespaces), func() error {
+		n, err := c.WritesIn(namespaces...)
+		if err != nil {
+			return err
+		}
+		if n != last {
+			last, since = n, time.Now()
+		}
+		if time.Since(since) < quietFor {
+			return errors.New("there are still writes")
+		}
+		return nil
+	})
+}
+
+// WritesIn counts what anybody has written to some namespaces. Events do not
+// count: they are written late.
+func (c *Cluster) WritesIn(namespaces ...string) (int, error) {
+	c.audit.mu.Lock()
+	defer c.audit.mu.Unlock()
+	err := c.audit.read()
+	n := 0
+	for _, namespace := range namespaces {
+		n += c.audit.perNamespace[namespace]
+	}
+	return n, err
 }

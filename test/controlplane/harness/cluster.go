@@ -294,7 +294,7 @@ func (c *Cluster) startKubernetes(ctx context.Context) error {
 		"--allow-privileged", "--profiling=false",
 		"--audit-policy-file", c.path("audit.yaml"), "--audit-log-path", c.path("audit.log"),
 	}
-	c.audit = &Audit{file: c.path("audit.log")}
+	c.audit = &Audit{file: c.path("audit.log"), perNamespace: map[string]int{}}
 	if err := c.StartAPIServer(ctx); err != nil {
 		return err
 	}

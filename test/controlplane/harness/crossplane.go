@@ -151,19 +151,21 @@ func (c *Cluster) startCrossplane(ctx context.Context) error {
 	return err
 }
 
-// RestartCore starts Crossplane's core anew, with further flags.
-func (c *Cluster) RestartCore(tb testing.TB, more ...string) {
+// RestartCore starts Crossplane's core anew, with other flags of its own than
+// before.
+func (c *Cluster) RestartCore(tb testing.TB, flags ...string) {
 	tb.Helper()
 	c.processes["core"].stop()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(tb.Context()), startTimeout)
 	defer cancel()
-	if err := c.StartCore(ctx, more...); err != nil {
+	c.options.Core = flags
+	if err := c.StartCore(ctx); err != nil {
 		tb.Fatal(err)
 	}
 }
 
 // StartCore starts Crossplane's core, also after it was killed.
-func (c *Cluster) StartCore(ctx context.Context, more ...string) error {
+func (c *Cluster) StartCore(ctx context.Context) error {
 	for _, dir := range []string{"xpkg", "xfn"} {
 		if err := os.MkdirAll(c.path("cache", dir), 0o700); err != nil {
 			return err
@@ -176,7 +178,7 @@ func (c *Cluster) StartCore(ctx context.Context, more ...string) error {
 		"TLS_CLIENT_CERTS_DIR="+c.path("core"), "TLS_SERVER_CERTS_DIR="+c.path("core"),
 		"XPKG_CACHE_DIR="+c.path("cache", "xpkg"), "XFN_CACHE_DIR="+c.path("cache", "xfn"),
 		"METRICS_PORT="+metrics, "HEALTH_PROBE_PORT="+health,
-	), filepath.Join(c.bin, "crossplane-core"), slices.Concat([]string{"core", "start"}, c.options.Core, more)...)
+	), filepath.Join(c.bin, "crossplane-core"), slices.Concat([]string{"core", "start"}, c.options.Core)...)
 	if err != nil {
 		return err
 	}
