@@ -332,11 +332,13 @@ func TestExamples(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	gateways, err := filepath.Glob("../../example/*/gateway.yaml")
-	if err != nil {
-		t.Fatal(err)
+	for _, beside := range []string{"gateway", "other"} {
+		more, err := filepath.Glob("../../example/*/" + beside + ".yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, more...)
 	}
-	files = append(files, gateways...)
 	if len(files) == 0 {
 		t.Fatal("there is no example")
 	}
