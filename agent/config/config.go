@@ -22,6 +22,9 @@ type Config struct {
 
 // All returns the peers of the document, and the pods.
 func (c *Config) All() []wireguard.Peer {
+	if len(c.Pods) == 0 {
+		return c.Peers
+	}
 	return slices.Concat(c.Peers, c.Pods)
 }
 

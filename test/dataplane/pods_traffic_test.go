@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
 )
@@ -22,6 +23,7 @@ func TestPods(t *testing.T) {
 	callers := w.callers()
 	inClear := w.podsInClear()
 	one.echo(8080)
+	c.echo(8080)
 	one.join(clusterNetworks...)
 	two.join()
 	c.up()
@@ -61,6 +63,8 @@ func TestPods(t *testing.T) {
 	if out := w.gateway.run("ip route get " + one.four); !contains(out, "dev wg0") {
 		t.Errorf("the gateway reaches the pod outside of the tunnel: %s", out)
 	}
+	fromPod := map[string]bool{"tcp 10.8.0.2 8080": false, "udp fd00:8::2 8080": false}
+	one.expect(t, "pods do not reach peers", fromPod)
 	c.expect(t, "peers do not reach pods", map[string]bool{"tcp " + one.four + " 8080": false})
 	two.expect(t, "pods do not reach each other", map[string]bool{"tcp " + one.four + " 8080": false, "udp " + one.six + " 8080": false})
 
@@ -68,6 +72,7 @@ func TestPods(t *testing.T) {
 	on.PeerToPeer = true
 	a.apply(on)
 	c.expect(t, "peerToPeer", inbound)
+	one.expect(t, "peerToPeer", map[string]bool{"tcp 10.8.0.2 8080": true, "udp fd00:8::2 8080": true})
 	two.expect(t, "peerToPeer", inbound)
 
 	on.PodClasses[0].Access = []wireguard.AccessRule{rule(wireguard.Accept, server4+"/32", wireguard.ProtocolTCP, "443")}
@@ -76,11 +81,16 @@ func TestPods(t *testing.T) {
 	restricted["tcp "+server4+" 443"] = true
 	one.expect(t, "access rules", restricted)
 	two.expect(t, "access rules", map[string]bool{"tcp " + one.four + " 8080": false})
+	one.expect(t, "access rules", fromPod)
+	c.expect(t, "access rules are about what pods open", inbound)
 	c.expect(t, "access rules of others", everything(true))
 
 	// Consent is withdrawn.
-	a.apply(configWith(c.peer))
-	w.serves(t, 1)
+	since := time.Now()
+	a.write(encode(t, configWith(c.peer)))
+	w.peersOnDevice(t, 1)
+	t.Logf("pods are off %s after consent was withdrawn", time.Since(since).Round(time.Millisecond))
+	a.waitReady(configWith(c.peer))
 	one.expect(t, "withdrawn", everything(false))
 	two.expect(t, "withdrawn", everything(false))
 	c.expect(t, "withdrawn", everything(true))

@@ -230,9 +230,9 @@ func (w *world) serves(t *testing.T, configured int, want ...*pod) {
 	})
 }
 
-// podsInClear counts packets that leave the gateway's pod from a pod's address,
-// or to it, and are not WireGuard's. Answers to what pods ask the gateway itself
-// are not for the port that the agent serves.
+// podsInClear counts packets that leave the gateway's pod with a pod's address
+// as source, or go to a pod and are none of WireGuard's. Answers of what the
+// gateway serves on TCP ports 53 and 9586 may.
 func (w *world) podsInClear() func() int {
 	w.t.Helper()
 	var counters []func() int
