@@ -161,6 +161,14 @@ func TestGluetun(t *testing.T) {
 		if out := g.run("ip route show table 51820"); !contains(out, "tun0") {
 			t.Errorf("the tunnel is gone, so this shows nothing: %s", out)
 		}
+		// When it does notice, it starts its tunnel again and again.
+		for range 3 {
+			g.stop()
+			if err := g.up(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		shut(t, "without provider, started again")
 		since = time.Now()
 		p.serve()
 		l.recovered(t, since, "the provider is back")
