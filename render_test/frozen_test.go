@@ -33,16 +33,7 @@ func TestFrozenNames(t *testing.T) {
 	c := caseNamed(t, "gateway-api")
 	c.in.Composite.Object["spec"].(map[string]any)["peers"] = []any{map[string]any{"name": "laptop", "qrCode": true}}
 	o := c.run(t)
-	var got []string
-	for _, key := range keysOf(o.rsp.GetDesired().GetResources()) {
-		s := o.rsp.GetDesired().GetResources()[key].GetResource()
-		f := s.GetFields()
-		line := key + ": " + f["apiVersion"].GetStringValue() + " " + f["kind"].GetStringValue() + " " + metadata(s)["name"].GetStringValue()
-		if data := keysOf(secretData(s)); len(data) > 0 {
-			line += " [" + strings.Join(data, " ") + "]"
-		}
-		got = append(got, line)
-	}
+	got := frozen(o)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want, +got:\n%s", diff)
 	}
@@ -59,4 +50,50 @@ func TestFrozenNames(t *testing.T) {
 	if !slices.Equal(containers, []string{"agent", "wstunnel"}) {
 		t.Errorf("want the containers agent and wstunnel, got %v", containers)
 	}
+}
+
+// TestFrozenPeerNames: so are those of WireguardPeers, on which pods depend, too.
+func TestFrozenPeerNames(t *testing.T) {
+	for name, want := range map[string][]string{
+		"peer-own-key": {
+			"attachment: v1 ConfigMap media-wireguard.attachment",
+			"config: v1 Secret media-wireguard.peer [direct.conf internal.conf]",
+		},
+		"peer-pods": {
+			"attachment: v1 ConfigMap media-wireguard.attachment",
+			"enrolment: v1 Secret media-wireguard.enrolment [enrolment.json]",
+			"injection: v1 ConfigMap media-wireguard.injection",
+			"network-policy: networking.k8s.io/v1 NetworkPolicy media-wireguard.pods",
+			"role: rbac.authorization.k8s.io/v1 Role media-wireguard.pods",
+			"role-binding: rbac.authorization.k8s.io/v1 RoleBinding media-wireguard.pods",
+		},
+		"peer-pods-cilium": {
+			"attachment: v1 ConfigMap media-wireguard.attachment",
+			"enrolment: v1 Secret media-wireguard.enrolment [enrolment.json]",
+			"injection: v1 ConfigMap media-wireguard.injection",
+			"network-policy: cilium.io/v2 CiliumNetworkPolicy media-wireguard.pods",
+			"role: rbac.authorization.k8s.io/v1 Role media-wireguard.pods",
+			"role-binding: rbac.authorization.k8s.io/v1 RoleBinding media-wireguard.pods",
+		},
+	} {
+		if diff := cmp.Diff(want, frozen(caseNamed(t, name).run(t))); diff != "" {
+			t.Errorf("%s: -want, +got:\n%s", name, diff)
+		}
+	}
+}
+
+// frozen are the keys, kinds and names of what is rendered, and the data keys of
+// Secrets.
+func frozen(o outcome) []string {
+	var out []string
+	for _, key := range keysOf(o.rsp.GetDesired().GetResources()) {
+		s := o.rsp.GetDesired().GetResources()[key].GetResource()
+		f := s.GetFields()
+		line := key + ": " + f["apiVersion"].GetStringValue() + " " + f["kind"].GetStringValue() + " " + metadata(s)["name"].GetStringValue()
+		if data := keysOf(secretData(s)); len(data) > 0 {
+			line += " [" + strings.Join(data, " ") + "]"
+		}
+		out = append(out, line)
+	}
+	return out
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/wireguardgateway/function-wireguard-gateway/api/v1alpha1/apitest"
 	"github.com/wireguardgateway/function-wireguard-gateway/fn/offline"
+	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
 )
 
 // TestPeerInvariantsCanFail is for those that are others for peers than for
@@ -54,6 +55,58 @@ func TestPeerInvariantsCanFail(t *testing.T) {
 				t.Fatalf("it finds fault with a good response: %v", bad)
 			}
 			o := outcome{req: proto.CloneOf(good.req), rsp: proto.CloneOf(good.rsp), logs: good.logs}
+			tc.breaks(&o)
+			if bad := check(t, o); !slices.ContainsFunc(bad, func(s string) bool { return strings.Contains(s, tc.says) }) {
+				t.Errorf("want a violation with %q, got %v", tc.says, bad)
+			}
+		})
+	}
+}
+
+// TestPodsInvariantsCanFail is for those of a class of pods.
+func TestPodsInvariantsCanFail(t *testing.T) {
+	good := again(t, reconciled(t, caseNamed(t, "peer-pods").run(t)))
+	refused := caseNamed(t, "peer-pods-refused").run(t)
+	classes := again(t, reconciled(t, caseNamed(t, "pod-classes").run(t)))
+	for i, tc := range []struct {
+		broken
+
+		of outcome
+	}{
+		{broken{"1 all or nothing", "false that there is a wall", func(o *outcome) { delete(o.rsp.GetDesired().GetResources(), "network-policy") }}, good},
+		{broken{"1 all or nothing", "false that there is a wall", func(o *outcome) { delete(o.rsp.GetDesired().GetResources(), "network-policy") }}, refused},
+		{broken{"1 all or nothing", "join by halves, with or without role", func(o *outcome) { delete(o.rsp.GetDesired().GetResources(), "role") }}, good},
+		{broken{"1 all or nothing", "that does not know of them", func(o *outcome) { delete(o.rsp.GetDesired().GetResources(), "attachment") }}, good},
+		{broken{"1 all or nothing", "do not agree", func(o *outcome) { o.rsp.Desired.Composite.Ready = fnv1.Ready_READY_FALSE }}, good},
+		{broken{"1 all or nothing", "do not agree", func(o *outcome) { o.rsp.Desired.Composite.Ready = fnv1.Ready_READY_UNSPECIFIED }}, refused},
+		{broken{"5 frozen keys", "second-policy", func(o *outcome) {
+			rs := o.rsp.GetDesired().GetResources()
+			rs["second-policy"] = rs["network-policy"]
+		}}, good},
+		{broken{"6 no secrets", "the response", func(o *outcome) {
+			e, err := wireguard.DecodeEnrolment(secretData(o.rsp.GetDesired().GetResources()["enrolment"].GetResource())["enrolment.json"])
+			if err != nil {
+				t.Fatal(err)
+			}
+			at(resource(o, "injection"), "data")["key"] = text(e.ClassKey.String())
+		}}, good},
+		{broken{"6 no secrets", "the response", func(o *outcome) {
+			statusOf(o.rsp)["peers"].GetListValue().GetValues()[0].GetStructValue().Fields["key"] = text(gatewayConfig(t, o.rsp).PodClasses[0].Key.String())
+		}}, classes},
+		{broken{"6 keys are well formed", "another public key", func(o *outcome) { at(statusOf(o.rsp), "gateway")["publicKey"] = text("x") }}, good},
+		{broken{"8 conditions", "do not agree", func(o *outcome) {
+			o.rsp.Conditions[4].Status, o.rsp.Conditions[4].Reason = fnv1.Status_STATUS_CONDITION_FALSE, "SeedMissing"
+		}}, good},
+		{broken{"both ends agree", "another key than its pods", func(o *outcome) {
+			replaceIn(o, "config", "config.json", gatewayConfig(t, o.rsp).PodClasses[0].Key.String(), gatewayConfig(t, o.rsp).PodClasses[1].Key.String())
+		}}, classes},
+	} {
+		t.Run(fmt.Sprintf("%s %d", tc.checker, i), func(t *testing.T) {
+			check := checkers[tc.checker]
+			if bad := check(t, tc.of); len(bad) > 0 {
+				t.Fatalf("it finds fault with a good response: %v", bad)
+			}
+			o := outcome{req: proto.CloneOf(tc.of.req), rsp: proto.CloneOf(tc.of.rsp), logs: tc.of.logs}
 			tc.breaks(&o)
 			if bad := check(t, o); !slices.ContainsFunc(bad, func(s string) bool { return strings.Contains(s, tc.says) }) {
 				t.Errorf("want a violation with %q, got %v", tc.says, bad)

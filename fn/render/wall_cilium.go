@@ -90,7 +90,7 @@ func ciliumRules(r *networkingv1.NetworkPolicyEgressRule) []any {
 		}
 		rule := map[string]any{key: destinations}
 		if ports := ciliumPortsOf(r.Ports); len(ports) > 0 {
-			rule["toPorts"] = []any{map[string]any{"ports": ports}}
+			rule["toPorts"] = ports
 		}
 		out = append(out, rule)
 	}
@@ -102,6 +102,7 @@ func ciliumRules(r *networkingv1.NetworkPolicyEgressRule) []any {
 	return out
 }
 
+// ciliumPortsOf has a list for each port, since one of Cilium's holds 40.
 func ciliumPortsOf(ports []networkingv1.NetworkPolicyPort) []any {
 	out := make([]any, 0, len(ports))
 	for _, p := range ports {
@@ -116,7 +117,7 @@ func ciliumPortsOf(ports []networkingv1.NetworkPolicyPort) []any {
 		if p.EndPort != nil {
 			port["endPort"] = int64(*p.EndPort)
 		}
-		out = append(out, port)
+		out = append(out, map[string]any{"ports": []any{port}})
 	}
 	return out
 }
