@@ -57,7 +57,7 @@ func TestFrozenPeerNames(t *testing.T) {
 	for name, want := range map[string][]string{
 		"peer-own-key": {
 			"attachment: v1 ConfigMap media-wireguard.attachment",
-			"config: v1 Secret media-wireguard.peer [direct.conf internal.conf]",
+			"config: v1 Secret media-wireguard.peer [direct.conf direct.png direct.txt internal.conf]",
 		},
 		"peer-pods": {
 			"attachment: v1 ConfigMap media-wireguard.attachment",
