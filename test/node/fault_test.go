@@ -120,7 +120,7 @@ func (g *gateway) killAgent(ctx context.Context) error {
 // node. Then the clients notice by themselves, after WireGuard's 15 seconds.
 func TestAgentKilled(t *testing.T) {
 	n := shared(t)
-	for policy, limit := range map[string]time.Duration{"Cluster": 21 * time.Second, "Local": 21 * time.Second} {
+	for policy, limit := range map[string]time.Duration{"Cluster": 21 * time.Second, "Local": 5 * time.Second} {
 		t.Run(policy, func(t *testing.T) {
 			g, c := connected(t, n, `service: {externalTrafficPolicy: `+policy+`}`)
 			identity, before := g.identity(), g.waitPod()

@@ -32,11 +32,15 @@ type gateway struct {
 // gatewayName is that of every gateway.
 const gatewayName = "home"
 
+// namespaces counts those that tests have made.
+var namespaces int
+
 // newNamespace makes a namespace of the test that admits pods of a Pod Security
 // level.
 func newNamespace(t *testing.T, n *node.Node, level string) string {
 	t.Helper()
-	name := strings.ToLower(strings.NewReplacer("/", "-", "_", "-").Replace(t.Name()))
+	namespaces++
+	name := fmt.Sprintf("%s-%d", strings.ToLower(strings.NewReplacer("/", "-", "_", "-").Replace(t.Name())), namespaces)
 	ns := &corev1.Namespace{}
 	ns.Name, ns.Labels = name, map[string]string{"pod-security.kubernetes.io/enforce": level}
 	if err := n.Client.Create(t.Context(), ns); err != nil {

@@ -1,10 +1,12 @@
 package node
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -70,11 +72,15 @@ func TestPodSecurity(t *testing.T) {
 		t.Run(level, func(t *testing.T) {
 			g := newGateway(t, n, newNamespace(t, n, level), `peers: [{name: laptop}]`)
 			g.apply()
-			message := g.waitCondition("WorkloadReady", "False", "FailedCreate")
-			t.Log(message)
-			if !strings.Contains(message, "PodSecurity") || !strings.Contains(message, "NET_ADMIN") {
-				t.Errorf("the message does not name the reason: %s", message)
-			}
+			// At first the service account may be missing: objects are made in any order.
+			n.Eventually(t, "the message to name the reason", func() error {
+				message := g.waitCondition("WorkloadReady", "False", "FailedCreate")
+				if !strings.Contains(message, "PodSecurity") || !strings.Contains(message, "pod-security.kubernetes.io/enforce=privileged") {
+					return errors.New(message)
+				}
+				t.Log(message)
+				return nil
+			})
 			ns := &corev1.Namespace{}
 			ns.Name = g.namespace
 			if err := n.MergePatch(t.Context(), ns, `{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"privileged"}}}`); err != nil {
@@ -112,20 +118,21 @@ func checkForwarding(t *testing.T, g *gateway, initContainer bool) {
 // kubelet does not allow it, and then where it does.
 func TestPodSysctl(t *testing.T) {
 	n := shared(t)
-	const spec = `{peerCIDR: 10.8.0.0/24, peerCIDRv6: "fd00:8::/64", ipForwarding: PodSysctl, peers: [{name: laptop}]}`
+	const spec = `{peerCIDR: 10.8.0.0/24, peerCIDRv6: "fd00:8::/64", ipForwarding: PodSysctl}`
 	t.Run("forbidden", func(t *testing.T) {
 		g := newGateway(t, n, newNamespace(t, n, "privileged"), spec)
+		g.addPeer("laptop")
 		g.apply()
-		message := ""
 		n.Eventually(t, "the kubelet to refuse", func() error {
 			out, err := n.Kubectl(t.Context(), "-n", g.namespace, "get", "pods", "-o", `jsonpath={range .items[*]}{.status.phase} {.status.reason} {.status.message}{"\n"}{end}`)
 			if err == nil && !strings.Contains(out, "SysctlForbidden") {
 				return fmt.Errorf("pods: %s", out)
 			}
-			message = out
 			return err
 		})
-		t.Logf("pods, each line one:\n%s", message)
+		time.Sleep(5 * time.Second) // for what is refused to be made again
+		message, err := n.Kubectl(t.Context(), "-n", g.namespace, "get", "pods", "--no-headers")
+		t.Logf("pods: %v\n%s", err, message)
 		t.Logf("WorkloadReady: %s", g.waitCondition("WorkloadReady", "False", ""))
 	})
 	t.Run("allowed", func(t *testing.T) {

@@ -93,7 +93,7 @@ runtime_type = "io.containerd.runc.v2"
 [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]
 BinaryName = %q
 SystemdCgroup = false
-`, n.path("containerd"), containerdSocket, imagePause, n.path("registries"), n.bin, n.path("cni"), filepath.Join(n.bin, "runc")),
+`, n.path("containerd"), containerdSocket, ImageProgram, n.path("registries"), n.bin, n.path("cni"), filepath.Join(n.bin, "runc")),
 
 		"cni/10-node.conflist": fmt.Sprintf(`{"cniVersion": "1.0.0", "name": "node", "plugins": [{
 "type": "bridge", "bridge": "cni0", "isDefaultGateway": true, "ipMasq": true, "hairpinMode": true,

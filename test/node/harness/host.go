@@ -130,9 +130,11 @@ func (h *Host) echo() error {
 type Client struct {
 	*Host
 
-	wireguardGo string
-	file        string
+	env []string
 }
+
+// configuration is the file, after which the interface is named.
+const configuration = "/run/wg0.conf"
 
 // NewClient makes one that is up to nothing yet.
 func (n *Node) NewClient(ctx context.Context) (*Client, error) {
@@ -144,7 +146,7 @@ func (n *Node) NewClient(ctx context.Context) (*Client, error) {
 	}
 	first := netip.AddrFrom4([4]byte{198, 51, 100, byte(4 * number)}).Next()
 	v6 := fmt.Sprintf("2001:db8:%x::", number)
-	c := &Client{Host: h, wireguardGo: n.wireguardGo, file: "/run/direct.conf"}
+	c := &Client{Host: h, env: append(os.Environ(), "WG_QUICK_USERSPACE_IMPLEMENTATION="+n.wireguardGo)}
 	return c, errors.Join(
 		link(ctx, n.Internet.Space, name, first.String()+"/30", v6+"1/64", h.Space, "internet", first.Next().String()+"/30", v6+"2/64"),
 		h.Run(ctx, "ip route add default via "+first.String(), "ip route add default via "+v6+"1"),
@@ -154,19 +156,22 @@ func (n *Node) NewClient(ctx context.Context) (*Client, error) {
 // Up brings up a configuration as it is.
 func (c *Client) Up(ctx context.Context, conf string) error {
 	var err error
-	c.Do(func() { err = os.WriteFile(c.file, []byte(conf), 0o600) })
+	c.Do(func() { err = os.WriteFile(configuration, []byte(conf), 0o600) })
 	if err != nil {
 		return err
 	}
 	return c.quick(ctx, "up")
 }
 
+// Setenv sets a variable of what a configuration calls.
+func (c *Client) Setenv(name, value string) { c.env = append(c.env, name+"="+value) }
+
 // Down takes it down again.
 func (c *Client) Down(ctx context.Context) error { return c.quick(ctx, "down") }
 
 func (c *Client) quick(ctx context.Context, what string) error {
-	cmd := exec.CommandContext(ctx, "wg-quick", what, c.file)
-	cmd.Env = append(os.Environ(), "WG_QUICK_USERSPACE_IMPLEMENTATION="+c.wireguardGo)
+	cmd := exec.CommandContext(ctx, "wg-quick", what, configuration)
+	cmd.Env = c.env
 	_, err := c.Output(cmd)
 	return err
 }

@@ -23,9 +23,11 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
-// Images that are not ours, as the node pulls them.
+// Images beside ours, as the node pulls them.
 const (
-	imagePause      = "registry.example.com/pause:node"
+	// ImageProgram is that of test/node/container, also for the first process of
+	// every pod.
+	ImageProgram    = "registry.example.com/program:node"
 	imageDNS        = "registry.example.com/coredns:node"
 	imageCrossplane = "registry.example.com/crossplane"
 )
@@ -81,15 +83,6 @@ func newImage(user string, files ...file) (v1.Image, error) {
 	return mutate.ConfigFile(img, config)
 }
 
-// programImage makes an image of one program.
-func programImage(user, path string) (v1.Image, error) {
-	b, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	return newImage(user, file{name: "program", content: b, mode: 0o755})
-}
-
 // Push stores an image in the node's registry under the path and tag that it
 // has in another one.
 func (n *Node) Push(ctx context.Context, image string, img v1.Image) error {
@@ -101,6 +94,19 @@ func (n *Node) Push(ctx context.Context, image string, img v1.Image) error {
 	return remote.Write(ref, img, remote.WithContext(ctx), remote.WithTransport(&http.Transport{DialContext: n.Dial}))
 }
 
+// PushProgram stores an image of one program.
+func (n *Node) PushProgram(ctx context.Context, image, program, name string) error {
+	b, err := os.ReadFile(program)
+	if err != nil {
+		return err
+	}
+	img, err := newImage("", file{name: name, content: b, mode: 0o755})
+	if err != nil {
+		return err
+	}
+	return n.Push(ctx, image, img)
+}
+
 // PushTarball stores an image that is in a file.
 func (n *Node) PushTarball(ctx context.Context, image, path string) error {
 	img, err := tarball.ImageFromPath(path, nil)
@@ -110,14 +116,10 @@ func (n *Node) PushTarball(ctx context.Context, image, path string) error {
 	return n.Push(ctx, image, img)
 }
 
-// PushPrograms stores the images of a node without Crossplane.
+// pushPrograms stores the images of a node without Crossplane.
 func (n *Node) pushPrograms(ctx context.Context) error {
-	for image, program := range map[string]string{imagePause: n.init, imageDNS: filepath.Join(n.bin, "coredns")} {
-		img, err := programImage("0:0", program)
-		if err != nil {
-			return err
-		}
-		if err := n.Push(ctx, image, img); err != nil {
+	for image, program := range map[string]string{ImageProgram: n.init, imageDNS: filepath.Join(n.bin, "coredns")} {
+		if err := n.PushProgram(ctx, image, program, "program"); err != nil {
 			return err
 		}
 	}
@@ -161,10 +163,10 @@ func (n *Node) pushCrossplane(ctx context.Context, module string) (string, error
 	return tag, n.Push(ctx, imageCrossplane+":"+tag, img)
 }
 
-// module returns the folder of a module that a tool pins.
-func (n *Node) module(ctx context.Context, tool, path string) (string, error) {
+// Module returns the folder of a module that another one requires.
+func (n *Node) Module(ctx context.Context, requiredBy, path string) (string, error) {
 	cmd := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", path)
-	cmd.Dir = filepath.Join(n.Root, "tools", tool)
+	cmd.Dir = filepath.Join(n.Root, requiredBy)
 	out, err := cmd.Output()
 	if err != nil {
 		return "", fmt.Errorf("cannot find module %s: %w", path, err)

@@ -241,12 +241,15 @@ func (n *Node) Output(cmd *exec.Cmd) (string, error) { return n.Space.Output(cmd
 // build builds the two programs that no tool brings.
 func (n *Node) build(ctx context.Context) error {
 	n.init, n.wireguardGo = n.path("init"), n.path("wireguard-go")
-	for program, source := range map[string]string{n.init: "./test/node/container", n.wireguardGo: "golang.zx2c4.com/wireguard"} {
-		cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", program, source)
-		cmd.Dir, cmd.Env = n.Root, append(os.Environ(), "CGO_ENABLED=0")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("%w: %s", err, out)
-		}
+	return errors.Join(n.Build(ctx, n.init, "./test/node/container"), n.Build(ctx, n.wireguardGo, "golang.zx2c4.com/wireguard"))
+}
+
+// Build builds a program of the repository that needs no library.
+func (n *Node) Build(ctx context.Context, program, source string) error {
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", program, source)
+	cmd.Dir, cmd.Env = n.Root, append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("cannot build %s: %w: %s", source, err, out)
 	}
 	return nil
 }
@@ -450,7 +453,7 @@ func (n *Node) startDNS(ctx context.Context) error {
 
 // installCrossplane does what its users do.
 func (n *Node) installCrossplane(ctx context.Context) error {
-	module, err := n.module(ctx, "crossplane-core", "github.com/crossplane/crossplane/v2")
+	module, err := n.Module(ctx, "tools/crossplane-core", "github.com/crossplane/crossplane/v2")
 	if err != nil {
 		return err
 	}
