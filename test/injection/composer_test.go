@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/crossplane/function-sdk-go/logging"
 	fnv1 "github.com/crossplane/function-sdk-go/proto/v1"
@@ -30,6 +31,8 @@ type composer struct {
 	function   fnv1.FunctionRunnerServiceServer
 	input      *unstructured.Unstructured
 	composites []*unstructured.Unstructured
+	// others are objects that the function asks for, and does not compose.
+	others []*unstructured.Unstructured
 	// composed are references to objects, by their composite resource.
 	composed map[types.UID][]*unstructured.Unstructured
 }
@@ -134,7 +137,8 @@ func (c *composer) reconcile(ctx context.Context, xr *unstructured.Unstructured)
 func conditions(rsp *fnv1.RunFunctionResponse) map[string]any {
 	out := map[string]any{}
 	for _, c := range rsp.GetConditions() {
-		out[c.GetType()] = fmt.Sprintf("%s %s: %s", c.GetStatus(), c.GetReason(), c.GetMessage())
+		status := strings.TrimPrefix(c.GetStatus().String(), "STATUS_CONDITION_")
+		out[c.GetType()] = fmt.Sprintf("%s %s %s", status, c.GetReason(), c.GetMessage())
 	}
 	return out
 }
@@ -149,10 +153,10 @@ func find(in []*unstructured.Unstructured, o *unstructured.Unstructured) *unstru
 	return in[i]
 }
 
-// world returns all that the function could ask for: the composite resources
-// and what they have composed.
+// world returns all that the function could ask for: the composite resources,
+// what they have composed, and others.
 func (c *composer) world(ctx context.Context) ([]*unstructured.Unstructured, error) {
-	out := slices.Clone(c.composites)
+	out := slices.Concat(c.composites, c.others)
 	for _, xr := range c.composites {
 		for _, composed := range c.composed[xr.GetUID()] {
 			o := &unstructured.Unstructured{}

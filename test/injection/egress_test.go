@@ -1,7 +1,6 @@
 package injection
 
 import (
-	"context"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -228,10 +227,7 @@ func TestEgress(t *testing.T) {
 		if tun != nil {
 			tun.kill()
 		}
-		if g := w.gateways["egress"]; g != nil {
-			_ = g.remove(context.Background())
-			delete(w.gateways, "egress")
-		}
+		w.stopGateway("egress")
 	})
 	if err := w.startGateway(t.Context(), "egress"); err != nil {
 		t.Fatal(err)

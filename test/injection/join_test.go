@@ -310,6 +310,33 @@ func TestAddressReusedControl(t *testing.T) {
 	}
 }
 
+// A gateway without IPv6 has pods that have it. What they send by IPv6 goes by
+// the gateway, or nowhere.
+func TestWithoutIPv6(t *testing.T) {
+	w := newWorld(t)
+	if err := w.composer.set(t.Context(),
+		strings.NewReplacer("name: home", "name: four", `  peerCIDRv6: "fd00:8::/64"`+"\n", "").Replace(gatewaySpec),
+		strings.NewReplacer("name: home", "name: four", "name: media", "name: legacy").Replace(mediaSpec)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { w.stopGateway("four") })
+	if err := w.startGateway(t.Context(), "four"); err != nil {
+		t.Fatal(err)
+	}
+	s := w.mustRun(t, "legacy").talks(t, w.gateways["four"])
+	s.online("a gateway without IPv6")
+	time.Sleep(hold)
+	s.tight("at a gateway without IPv6")
+	four, err := ask(s.net, "tcp", internet4)
+	if err != nil || four != s.gateway.addresses[0] {
+		t.Errorf("by IPv4 the pod is seen as %s: %v", four, err)
+	}
+	six, err := ask(s.net, "tcp", internet6)
+	t.Logf("by IPv6 the pod is seen as %s: %v", six, err)
+	s.containers["wireguard"].kill()
+	s.silent("without the sidecar of a gateway without IPv6")
+}
+
 // Consent is withdrawn, and given again.
 func TestConsent(t *testing.T) {
 	w := newWorld(t)

@@ -16,6 +16,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 
@@ -189,11 +190,15 @@ func (w *world) start() error {
 	if w.composer, err = newComposer(w.Client, input); err != nil {
 		return err
 	}
+	w.composer.others = policies
 	if err := w.startNetwork(ctx); err != nil {
 		return err
 	}
 	if err := w.composer.set(ctx, gatewaySpec, mediaSpec); err != nil {
 		return err
+	}
+	if ready := w.composer.condition("WireguardPeer", "media", "PodsReady"); !strings.HasPrefix(ready, "TRUE ") {
+		return fmt.Errorf("PodsReady is %s", ready)
 	}
 	if err := w.startGateway(ctx, "home"); err != nil {
 		return err
@@ -311,6 +316,14 @@ func (w *world) report(ctx context.Context, p *pod, name string) error {
 		return err
 	}
 	return p.report(ctx, corev1.PodRunning)
+}
+
+// stopGateway takes the pod of a gateway away that a test has started.
+func (w *world) stopGateway(name string) {
+	if g := w.gateways[name]; g != nil {
+		_ = g.remove(context.Background())
+		delete(w.gateways, name)
+	}
 }
 
 // serveGateway sends what comes for a gateway's Service to a pod, and makes its

@@ -29,7 +29,6 @@ type internet struct {
 
 	mu      sync.Mutex
 	callers map[netip.Addr]int
-	udp     []net.PacketConn
 }
 
 func newInternet(n *node) (*internet, error) {
@@ -66,7 +65,6 @@ func (i *internet) listenUDP(port int) error {
 	if err != nil {
 		return err
 	}
-	i.udp = append(i.udp, c)
 	go func() {
 		b := make([]byte, 1500)
 		for {
