@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"runtime/debug"
 	"time"
 
 	"golang.zx2c4.com/wireguard/wgctrl"
@@ -21,11 +20,6 @@ import (
 	"github.com/wireguardgateway/function-wireguard-gateway/agent/source"
 	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
 )
-
-// gcPercent keeps the garbage small beside userspace WireGuard's buffers. They
-// count as 28 MiB, although most of them are never touched, so that as much
-// garbage again would be allowed.
-const gcPercent = 10
 
 // resolvConf is written by the kubelet, the same for every container.
 const resolvConf = "/etc/resolv.conf"
@@ -72,7 +66,7 @@ func Run(ctx context.Context, o Options, log *slog.Logger) error {
 		c.forget(time.Now())
 	}
 	log.Info("locked down", "pod", pod.uid, "addresses", pod.addresses, "node", pod.node)
-	debug.SetGCPercent(gcPercent)
+	limitMemory(o.Environment)
 
 	c.device, err = device.Open(wireguard.ClientDevice, "", log)
 	if err != nil {
