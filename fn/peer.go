@@ -42,7 +42,7 @@ func (f *Function) composePeer(req *fnv1.RunFunctionRequest, rsp *fnv1.RunFuncti
 		return nil
 	case gateway == nil:
 		c.gatewayNotFound(peer)
-		return encodePeer(req, rsp, xr, around.wall(peer, nil), v1alpha1.WireguardPeerStatus{}, false)
+		return encodePeer(req, rsp, xr, around.wall(peer, 0), v1alpha1.WireguardPeerStatus{}, false)
 	}
 	c.true(conditionGatewayFound, reasonAvailable, "")
 
@@ -56,7 +56,7 @@ func (f *Function) composePeer(req *fnv1.RunFunctionRequest, rsp *fnv1.RunFuncti
 	}
 	if !consent.Allows(peer.Namespace, labels) {
 		c.refuse(peer)
-		return encodePeer(req, rsp, xr, around.wall(peer, nil), v1alpha1.WireguardPeerStatus{}, false)
+		return encodePeer(req, rsp, xr, around.wall(peer, 0), v1alpha1.WireguardPeerStatus{}, false)
 	}
 	c.true(conditionPermitted, reasonAvailable, "")
 	if peer.Pods != nil {

@@ -29,10 +29,7 @@ func composePods(req *fnv1.RunFunctionRequest, rsp *fnv1.RunFunctionResponse, c 
 	if !answered || !known {
 		return nil
 	}
-	objects := around.wall(peer, &render.WallGateway{
-		ListenPort:  in.Gateway.ListenPort,
-		HostNetwork: gateway.spec.Pod != nil && gateway.spec.Pod.HostNetwork,
-	})
+	objects := around.wall(peer, in.Gateway.ListenPort)
 	if c.awaitsSeed(&in, req.GetObserved().GetResources()) {
 		return encodePeer(req, rsp, xr, objects, v1alpha1.WireguardPeerStatus{}, false)
 	}
@@ -122,11 +119,11 @@ func (q *questions) kind(key string, gvk schema.GroupVersionKind, lacks kinds) (
 
 // wall returns the network policy around pods, none where there are none, or
 // where the cluster lacks its kind.
-func (s surroundings) wall(p *spec.WireguardPeer, gateway *render.WallGateway) []render.Composed {
+func (s surroundings) wall(p *spec.WireguardPeer, gatewayPort int) []render.Composed {
 	if p.Pods == nil {
 		return nil
 	}
-	return slices.DeleteFunc(render.Wall(p, gateway), func(o render.Composed) bool { return s.lacks[o.GVK] })
+	return slices.DeleteFunc(render.Wall(p, gatewayPort), func(o render.Composed) bool { return s.lacks[o.GVK] })
 }
 
 // podSecurityLabel is by which Kubernetes admits pods to a namespace.

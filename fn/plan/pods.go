@@ -39,8 +39,14 @@ func (g *Gateway) attachPods(a *attached, inline map[string]bool) {
 		Key:       g.Keys.Seed.PodClassKey(a.Namespace, a.Name),
 		Access:    g.Consent.Limits.Access,
 	}}
-	if inline[c.ID()] {
+	switch {
+	case inline[c.ID()]:
 		c.reject(v1alpha1.ReasonDuplicateName, duplicateName(c.Name))
+	case g.Pod.HostNetwork:
+		// What the agent does to the addresses of pods would hold for all traffic
+		// between the node and these pods.
+		c.reject(v1alpha1.ReasonInvalid,
+			"pods cannot join a gateway with spec.pod.hostNetwork, whose routes and firewall would be those of its node: ask its owner to leave it out, or use another gateway")
 	}
 	g.PodClasses = append(g.PodClasses, c)
 }

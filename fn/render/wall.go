@@ -16,24 +16,17 @@ import (
 	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
 )
 
-// WallGateway is what the wall has to know of the gateway that it lets pods
-// reach.
-type WallGateway struct {
-	ListenPort  int
-	HostNetwork bool
-}
-
 // Wall returns the network policy around the pods of a WireguardPeer, none where
-// its user wants none. It stands whatever becomes of the gateway: without one,
-// nothing leads to it.
-func Wall(peer *spec.WireguardPeer, gateway *WallGateway) []Composed {
+// its user wants none. It stands whatever becomes of the gateway: where its port
+// is 0 there is none, and nothing leads to it.
+func Wall(peer *spec.WireguardPeer, gatewayPort int) []Composed {
 	switch peer.Pods.NetworkPolicy {
 	case v1alpha1.PodsNetworkPolicyNone:
 		return nil
 	case v1alpha1.PodsNetworkPolicyCilium:
-		return []Composed{{names.KeyNetworkPolicy, CiliumNetworkPolicyKind, CiliumPodsPolicy(peer, gateway)}}
+		return []Composed{{names.KeyNetworkPolicy, CiliumNetworkPolicyKind, CiliumPodsPolicy(peer, gatewayPort)}}
 	default:
-		return []Composed{{names.KeyNetworkPolicy, networkPolicyKind, PodsPolicy(peer, gateway)}}
+		return []Composed{{names.KeyNetworkPolicy, networkPolicyKind, PodsPolicy(peer, gatewayPort)}}
 	}
 }
 
@@ -46,24 +39,20 @@ const dnsPort = 53
 // Most networks judge where a packet goes once the address of a Service is
 // translated, some before. So it names the gateway's pods, and beside them the
 // addresses of Services.
-func PodsPolicy(peer *spec.WireguardPeer, gateway *WallGateway) *networkingv1.NetworkPolicy {
+func PodsPolicy(peer *spec.WireguardPeer, gatewayPort int) *networkingv1.NetworkPolicy {
 	everywhere := networkingv1.NetworkPolicyPeer{NamespaceSelector: &metav1.LabelSelector{}}
 	port := func(protocol corev1.Protocol, port int) networkingv1.NetworkPolicyPort {
 		return networkingv1.NetworkPolicyPort{Protocol: new(protocol), Port: new(intstr.FromInt32(int32(port)))}
 	}
 	egress := make([]networkingv1.NetworkPolicyEgressRule, 0, len(peer.Pods.AllowEgress)+3)
-	if gateway != nil {
+	if gatewayPort != 0 {
 		to := append([]networkingv1.NetworkPolicyPeer{{
 			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: peer.GatewayNamespace}},
 			PodSelector:       &metav1.LabelSelector{MatchLabels: names.Selector(peer.GatewayName)},
 		}}, blocks(peer.Platform.ServiceCIDRs)...)
-		// What is on the node's network has no pod for a selector to select.
-		if gateway.HostNetwork {
-			to = append(to, blocks(peer.Platform.NodeCIDRs)...)
-		}
 		egress = append(egress, networkingv1.NetworkPolicyEgressRule{
 			To:    to,
-			Ports: []networkingv1.NetworkPolicyPort{port(corev1.ProtocolUDP, gateway.ListenPort)},
+			Ports: []networkingv1.NetworkPolicyPort{port(corev1.ProtocolUDP, gatewayPort)},
 		})
 	}
 	dns := []networkingv1.NetworkPolicyPeer{everywhere}

@@ -24,15 +24,12 @@ const (
 // CiliumPodsPolicy says what PodsPolicy says, to a network that knows pods by
 // what they are: no address of theirs matches. It has few fields and its Go
 // types many dependencies, so it is written out.
-func CiliumPodsPolicy(peer *spec.WireguardPeer, gateway *WallGateway) *unstructured.Unstructured {
+func CiliumPodsPolicy(peer *spec.WireguardPeer, gatewayPort int) *unstructured.Unstructured {
 	everywhere := map[string]any{"matchExpressions": []any{map[string]any{"key": ciliumNamespace, "operator": "Exists"}}}
 	var egress []any
-	if gateway != nil {
+	if gatewayPort != 0 {
 		to := map[string]any{"toEndpoints": []any{map[string]any{"matchLabels": anyMap(withLabel(names.Selector(peer.GatewayName), ciliumNamespace, peer.GatewayNamespace))}}}
-		if gateway.HostNetwork {
-			to = map[string]any{"toEntities": []any{"host", "remote-node"}}
-		}
-		to["toPorts"] = ciliumPorts([2]string{strconv.Itoa(gateway.ListenPort), "UDP"})
+		to["toPorts"] = ciliumPorts([2]string{strconv.Itoa(gatewayPort), "UDP"})
 		egress = append(egress, to)
 	}
 	dns := ciliumPorts([2]string{strconv.Itoa(dnsPort), "UDP"}, [2]string{strconv.Itoa(dnsPort), "TCP"})
