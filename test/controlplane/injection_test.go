@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"github.com/wireguardgateway/function-wireguard-gateway/fn/names"
 	"github.com/wireguardgateway/function-wireguard-gateway/test/controlplane/harness"
 )
 
@@ -523,6 +524,84 @@ func TestInjectionRefuses(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestInjectionGuards takes each validation out of the policy, and sees that the
+// pod which it refuses is not refused by it any more.
+func TestInjectionGuards(t *testing.T) {
+	c := shared(t)
+	installInjection(t, c)
+	ns := newPodNamespace(t, c, nil)
+	parameters(t, c, ns, "media", nil)
+	pods := []string{
+		`{` + labelled + `spec: {hostNetwork: true, ` + app + `}}`,
+		`{metadata: {generateName: pod-, labels: {wireguardgateway.io/peer: media}, annotations: {kubernetes.io/config.mirror: x}}, spec: {nodeName: node-1, ` + app + `}}`,
+		`{` + labelled + `spec: {containers: [{name: wireguard, image: x}]}}`,
+		`{metadata: {generateName: pod-, labels: {wireguardgateway.io/peer: nobody}}, spec: {` + app + `}}`,
+		`{` + labelled + `spec: {` + app + `, initContainers: [{name: wireguard, image: x}]}}`,
+		``, // Only another injector brings a pod to this one: see TestInjectionOfWebhooks.
+		`{` + labelled + `spec: {` + app + `, volumes: [{name: wireguard-run, hostPath: {path: /tmp}}]}}`,
+		`{` + labelled + `spec: {` + app + `, initContainers: [{name: a, image: x, volumeMounts: [{name: wireguard-run, mountPath: /x}]}]}}`,
+		`{` + labelled + `spec: {` + app + `, volumes: [{name: x, secret: {secretName: media-wireguard.enrolment}}]}}`,
+	}
+	var policy *unstructured.Unstructured
+	for _, o := range injection(t, c) {
+		if o.GetKind() == "ValidatingAdmissionPolicy" && o.GetName() == names.Admission {
+			policy = o
+		}
+	}
+	validations, _, _ := unstructured.NestedSlice(policy.Object, "spec", "validations")
+	if len(validations) != len(pods) {
+		t.Fatalf("want a pod for each of %d validations, got %d", len(validations), len(pods))
+	}
+	t.Cleanup(func() {
+		if err := c.Apply(context.WithoutCancel(t.Context()), policy); err != nil {
+			t.Error(err)
+		}
+		c.Eventually(t, "the whole policy to work again", func() error {
+			for _, text := range pods {
+				if text != "" && c.Client.Create(context.WithoutCancel(t.Context()), podOf(t, ns, text), client.DryRunAll) == nil {
+					return fmt.Errorf("it takes %s", text)
+				}
+			}
+			return nil
+		})
+	})
+	for i, text := range pods {
+		if text == "" {
+			continue
+		}
+		refused := func() string {
+			if err := c.Client.Create(t.Context(), podOf(t, ns, text), client.DryRunAll); err != nil {
+				_, why, _ := strings.Cut(err.Error(), "is ")
+				return why
+			}
+			return ""
+		}
+		if err := c.Apply(t.Context(), policy); err != nil {
+			t.Fatal(err)
+		}
+		whole := ""
+		c.Eventually(t, "the whole policy to work", func() error {
+			if whole = refused(); whole == "" {
+				return fmt.Errorf("it takes %s", text)
+			}
+			return nil
+		})
+		less := policy.DeepCopy()
+		if err := unstructured.SetNestedSlice(less.Object, slices.Delete(slices.Clone(validations), i, i+1), "spec", "validations"); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Apply(t.Context(), less); err != nil {
+			t.Fatal(err)
+		}
+		c.Eventually(t, fmt.Sprintf("validation %d to be missed", i), func() error {
+			if refused() == whole {
+				return fmt.Errorf("it is still refused with %q", whole)
+			}
+			return nil
+		})
+	}
 }
 
 // TestInjectionOfOthers: other injectors come before and after, and what they do
