@@ -90,6 +90,8 @@ func (s *subject) control(when string, prepare, restore func()) {
 	s.leaky(when)
 	restore()
 	s.walled()
+	// With the firewall the kernel forgets all connections, then and once more.
+	time.Sleep(hold)
 	s.forget()
 }
 
