@@ -65,11 +65,12 @@ type GatewayReference struct {
 
 // Pods is a class of pods that join a gateway by a label.
 type Pods struct {
-	// BypassCIDRs are networks that pods reach directly: the cluster's own where
-	// none are given.
+	// BypassCIDRs are networks that pods reach directly. Where none are given, they
+	// are the networks of pods and Services that the platform has named.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:items:XValidation:rule="!self.endsWith('/0')",message="must not be everything: name the networks of the cluster",messageExpression="'\"%s\" is everything, which would leave nothing for the tunnel: name the networks of the cluster'.format([self])"
 	BypassCIDRs []CIDR `json:"bypassCIDRs,omitempty"`
 
 	// Implementation is the kernel's WireGuard, or one in userspace. Auto takes
@@ -79,7 +80,7 @@ type Pods struct {
 	// +kubebuilder:validation:Enum=Auto;Kernel;Userspace
 	Implementation string `json:"implementation,omitempty"`
 
-	// Image of the sidecar.
+	// Image of the sidecar, the platform's image of the agent where it is absent.
 	// +optional
 	Image Image `json:"image,omitempty"`
 
@@ -93,7 +94,7 @@ type Pods struct {
 	NetworkPolicy *PodsNetworkPolicy `json:"networkPolicy,omitempty"`
 
 	// AllowEgress are further egress rules of that policy. Each is a Kubernetes
-	// NetworkPolicyEgressRule.
+	// NetworkPolicyEgressRule. The gateway, DNS and bypassCIDRs need none.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32

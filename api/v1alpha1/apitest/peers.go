@@ -198,6 +198,13 @@ func InvalidPeers() []Case {
 			Says:   `write "10.42.0.0/16"`,
 		}),
 		peer(Case{
+			Reason: "something is left for the tunnel",
+			Spec:   "{gatewayRef: {name: home}, pods: {bypassCIDRs: [10.42.0.0/16, \"::/0\"]}}",
+			Field:  "spec.pods.bypassCIDRs[1]",
+			Value:  "::/0",
+			Says:   "name the networks of the cluster",
+		}),
+		peer(Case{
 			Reason: "there are four kinds of walls",
 			Spec:   "{gatewayRef: {name: home}, pods: {networkPolicy: {type: Calico}}}",
 			Field:  "spec.pods.networkPolicy.type",
