@@ -16,6 +16,7 @@ func TestSoftLimit(t *testing.T) {
 		"Unlimited": {"nor with one that has none", "max\n", 128 << 20},
 		"Old":       {"cgroups v1 say so by a great number", "9223372036854771712\n", 128 << 20},
 		"Small":     {"some is left for the rest", "67108864\n", 48 << 20},
+		"Large":     {"who gives more wants more", "1073741824\n", 768 << 20},
 		"Tiny":      {"but it has to be able to work", "16777216\n", 40 << 20},
 	}
 	for name, tc := range cases {

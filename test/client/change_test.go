@@ -316,9 +316,11 @@ func TestOneFamily(t *testing.T) {
 		works, not string
 		seen       string
 		endpoint   string
+		noIPv6     bool
 	}{
-		"IPv4": {app4, inet4, inet6, seenGateway4, endpointName + ":51820"},
-		"IPv6": {app6, inet6, inet4, gateway6, "[" + gateway6 + "]:51820"},
+		"IPv4":   {app4, inet4, inet6, seenGateway4, endpointName + ":51820", false},
+		"IPv6":   {app6, inet6, inet4, gateway6, "[" + gateway6 + "]:51820", false},
+		"NoIPv6": {app4, inet4, inet6, seenGateway4, endpointName + ":51820", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
@@ -327,6 +329,9 @@ func TestOneFamily(t *testing.T) {
 			e := enrolment()
 			e.Endpoint = tc.endpoint
 			e.BypassCIDRs = cluster()
+			if tc.noIPv6 {
+				w.app.sysctl("net.ipv6.conf.all.disable_ipv6=1", "net.ipv6.conf.default.disable_ipv6=1")
+			}
 			w.enrol(e)
 			s := w.startSidecarWith("POD_UID="+w.uid, "POD_IPS="+tc.ips, "NODE_NAME=node-1")
 			w.waitLocked()
