@@ -114,6 +114,14 @@ func TestUplinkChanges(t *testing.T) {
 		w.gateway.run(l)
 	}
 	a.waitReady(on)
+	// It is ready with one family, and the other one's route came after.
+	leavesBy := func(device string) {
+		t.Helper()
+		waitFor(t, limit, "IPv6 by "+device, func() error {
+			return want(w.gateway.run("nft list table inet wireguard_gateway"), `meta nfproto ipv6 oifname "`+device+`" return`)
+		})
+	}
+	leavesBy("eth0")
 	c.up()
 	works := map[string]bool{"tcp " + server4 + " 443": true, "udp " + server6 + " 443": true}
 	c.expect(t, "a network that came later", works)
@@ -132,6 +140,7 @@ func TestUplinkChanges(t *testing.T) {
 	waitFor(t, limit, "its MTU, less what WireGuard adds", func() error {
 		return want(w.gateway.run("ip link show wg0"), "mtu 1320 ")
 	})
+	leavesBy("net1")
 	c.expect(t, "another interface", works)
 }
 
