@@ -73,10 +73,17 @@ func deploymentReady(d *appsv1.Deployment) (ready bool, reason, message string) 
 }
 
 func podRefused(message string) string {
-	if strings.Contains(message, "PodSecurity") {
-		message += ". The gateway's pod needs NET_ADMIN: label its namespace pod-security.kubernetes.io/enforce=privileged"
+	const wayOut = ". The gateway's pod needs NET_ADMIN: label its namespace pod-security.kubernetes.io/enforce=privileged"
+	switch {
+	case strings.Contains(message, "PodSecurity"):
+		return message + wayOut
+	// A ReplicaSet goes on to state its first failure, whatever the later ones are.
+	// Objects are created in any order, so that the first one may be over at once.
+	case strings.Contains(message, "looking up service account"):
+		return message + ". This was the first failure; if it is over, the namespace's events have the present one" + wayOut
+	default:
+		return message
 	}
-	return message
 }
 
 func progress(d *appsv1.Deployment) string {

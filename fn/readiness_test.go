@@ -33,18 +33,19 @@ func TestDeploymentReady(t *testing.T) {
 		ready           bool
 		reason, message string // a part of the message
 	}{
-		"None":        {"It was not applied yet.", nil, false, "Pending", "does not exist yet"},
-		"Ready":       {"One pod of the latest change is available.", with(func(*appsv1.DeploymentStatus) {}), true, "Available", ""},
-		"New":         {"Its controller has said nothing yet.", with(func(s *appsv1.DeploymentStatus) { *s = appsv1.DeploymentStatus{} }), false, "Pending", "has not seen its latest change"},
-		"Stale":       {"What it says is about the change before.", with(func(s *appsv1.DeploymentStatus) { s.ObservedGeneration = 2 }), false, "Pending", "has not seen its latest change"},
-		"OldPod":      {"The pod is of the change before.", with(func(s *appsv1.DeploymentStatus) { s.UpdatedReplicas = 0 }), false, "Pending", "1 of 1 pods"},
-		"TwoPods":     {"The old pod is not gone yet.", with(func(s *appsv1.DeploymentStatus) { s.Replicas = 2 }), false, "Pending", ""},
-		"Starting":    {"The pod is not available.", with(func(s *appsv1.DeploymentStatus) { s.AvailableReplicas = 0 }), false, "Pending", "0 of 1 pods are available"},
-		"Stuck":       {"The Deployment says that it gave up.", with(says(appsv1.DeploymentProgressing, corev1.ConditionFalse, "ProgressDeadlineExceeded", "timed out")), false, "Pending", "timed out"},
-		"Progressing": {"What goes as it should is no news.", with(says(appsv1.DeploymentProgressing, corev1.ConditionTrue, "ReplicaSetUpdated", "is progressing")), false, "Pending", "0 of 1"},
-		"Refused":     {"What refuses the pod is what the user needs to hear.", with(says(appsv1.DeploymentReplicaFailure, corev1.ConditionTrue, "FailedCreate", "exceeded quota")), false, "FailedCreate", "exceeded quota"},
-		"PodSecurity": {"The way out is given with it.", with(says(appsv1.DeploymentReplicaFailure, corev1.ConditionTrue, "FailedCreate", "violates PodSecurity")), false, "FailedCreate", "pod-security.kubernetes.io/enforce=privileged"},
-		"Speechless":  {"A condition needs a reason and a message.", with(says(appsv1.DeploymentReplicaFailure, corev1.ConditionTrue, "", "")), false, "ReplicaFailure", "cannot be created"},
+		"None":         {"It was not applied yet.", nil, false, "Pending", "does not exist yet"},
+		"Ready":        {"One pod of the latest change is available.", with(func(*appsv1.DeploymentStatus) {}), true, "Available", ""},
+		"New":          {"Its controller has said nothing yet.", with(func(s *appsv1.DeploymentStatus) { *s = appsv1.DeploymentStatus{} }), false, "Pending", "has not seen its latest change"},
+		"Stale":        {"What it says is about the change before.", with(func(s *appsv1.DeploymentStatus) { s.ObservedGeneration = 2 }), false, "Pending", "has not seen its latest change"},
+		"OldPod":       {"The pod is of the change before.", with(func(s *appsv1.DeploymentStatus) { s.UpdatedReplicas = 0 }), false, "Pending", "1 of 1 pods"},
+		"TwoPods":      {"The old pod is not gone yet.", with(func(s *appsv1.DeploymentStatus) { s.Replicas = 2 }), false, "Pending", ""},
+		"Starting":     {"The pod is not available.", with(func(s *appsv1.DeploymentStatus) { s.AvailableReplicas = 0 }), false, "Pending", "0 of 1 pods are available"},
+		"Stuck":        {"The Deployment says that it gave up.", with(says(appsv1.DeploymentProgressing, corev1.ConditionFalse, "ProgressDeadlineExceeded", "timed out")), false, "Pending", "timed out"},
+		"Progressing":  {"What goes as it should is no news.", with(says(appsv1.DeploymentProgressing, corev1.ConditionTrue, "ReplicaSetUpdated", "is progressing")), false, "Pending", "0 of 1"},
+		"Refused":      {"What refuses the pod is what the user needs to hear.", with(says(appsv1.DeploymentReplicaFailure, corev1.ConditionTrue, "FailedCreate", "exceeded quota")), false, "FailedCreate", "exceeded quota"},
+		"PodSecurity":  {"The way out is given with it.", with(says(appsv1.DeploymentReplicaFailure, corev1.ConditionTrue, "FailedCreate", "violates PodSecurity")), false, "FailedCreate", "pod-security.kubernetes.io/enforce=privileged"},
+		"FirstFailure": {"Pod Security may refuse the pod ever since.", with(says(appsv1.DeploymentReplicaFailure, corev1.ConditionTrue, "FailedCreate", `error looking up service account vpn/home-wireguard: serviceaccount "home-wireguard" not found`)), false, "FailedCreate", "pod-security.kubernetes.io/enforce=privileged"},
+		"Speechless":   {"A condition needs a reason and a message.", with(says(appsv1.DeploymentReplicaFailure, corev1.ConditionTrue, "", "")), false, "ReplicaFailure", "cannot be created"},
 		"NoLonger": {"A failure that is over is none.", with(func(s *appsv1.DeploymentStatus) {
 			s.Conditions = []appsv1.DeploymentCondition{{Type: appsv1.DeploymentReplicaFailure, Status: corev1.ConditionFalse, Message: "was"}}
 		}), true, "Available", ""},

@@ -1,7 +1,6 @@
 package node
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -72,15 +71,13 @@ func TestPodSecurity(t *testing.T) {
 		t.Run(level, func(t *testing.T) {
 			g := newGateway(t, n, newNamespace(t, n, level), `peers: [{name: laptop}]`)
 			g.apply()
-			// At first the service account may be missing: objects are made in any order.
-			n.Eventually(t, "the message to name the reason", func() error {
-				message := g.waitCondition("WorkloadReady", "False", "FailedCreate")
-				if !strings.Contains(message, "PodSecurity") || !strings.Contains(message, "pod-security.kubernetes.io/enforce=privileged") {
-					return errors.New(message)
-				}
-				t.Log(message)
-				return nil
-			})
+			// The first failure, which a ReplicaSet keeps, may be that there was no service
+			// account yet.
+			message := g.waitCondition("WorkloadReady", "False", "FailedCreate")
+			t.Log(message)
+			if !strings.Contains(message, "pod-security.kubernetes.io/enforce=privileged") {
+				t.Errorf("the message does not name the way out: %s", message)
+			}
 			ns := &corev1.Namespace{}
 			ns.Name = g.namespace
 			if err := n.MergePatch(t.Context(), ns, `{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"privileged"}}}`); err != nil {
