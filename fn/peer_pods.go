@@ -151,7 +151,11 @@ func (c *conditions) podsReady(p *spec.WireguardPeer, pods *plan.Pods, around su
 	case !there:
 		c.false(conditionPodsReady, reasonPending, "What the pods need does not exist yet. If this lasts, look at the condition Synced.")
 	default:
-		c.true(conditionPodsReady, reasonAvailable, "")
+		message := ""
+		if len(plan.BypassCIDRs(p)) == 0 {
+			message = "The pods reach nothing directly, not even the cluster's DNS: neither spec.pods.bypassCIDRs nor podCIDRs and serviceCIDRs of the function's input name a network."
+		}
+		c.true(conditionPodsReady, reasonAvailable, message)
 		return true
 	}
 	return false

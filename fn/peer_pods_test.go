@@ -199,6 +199,8 @@ func TestPodsReady(t *testing.T) {
 		message string // a part of it
 	}{
 		"Privileged": {"the namespace admits everything", "{}", func(c *cluster) { c.apply(fmt.Sprintf(level, "privileged")) }, "TRUE Available", ""},
+		"NoBypass":   {"it is worth a word", "{}", nil, "TRUE Available", "not even the cluster's DNS"},
+		"Bypass":     {"there is nothing to say", "{bypassCIDRs: [10.43.0.0/16]}", nil, "TRUE Available", ""},
 		"Baseline":   {"it forbids NET_ADMIN", "{}", func(c *cluster) { c.apply(fmt.Sprintf(level, "baseline")) }, "FALSE PodSecurity", "pod-security.kubernetes.io/enforce=baseline"},
 		"Restricted": {"it forbids more", "{}", func(c *cluster) { c.apply(fmt.Sprintf(level, "restricted")) }, "FALSE PodSecurity", "set the label to privileged"},
 		"OldKubernetes": {
@@ -258,7 +260,7 @@ func TestPodsReady(t *testing.T) {
 			}
 			c.settle()
 			c.want("WireguardPeer", "apps", "media", "PodsReady", tc.want)
-			if _, message := c.condition("WireguardPeer", "apps", "media", "PodsReady"); !strings.Contains(message, tc.message) {
+			if _, message := c.condition("WireguardPeer", "apps", "media", "PodsReady"); !strings.Contains(message, tc.message) || (message != "" && strings.Contains(tc.pods, "bypass")) {
 				t.Errorf("%s: want a message with %q, got %q", tc.reason, tc.message, message)
 			}
 			wall := slices.ContainsFunc(c.namesOf("apps"), func(s string) bool { return strings.HasSuffix(s, "NetworkPolicy media-wireguard.pods") })
