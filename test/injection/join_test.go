@@ -345,6 +345,7 @@ func TestConsent(t *testing.T) {
 	s := p.talks(t, gateway)
 	s.online("with consent")
 	s.tight("with consent")
+	w.waitReported(t, 1)
 	t.Cleanup(func() {
 		if err := w.composer.set(context.Background(), gatewaySpec); err != nil {
 			t.Error(err)

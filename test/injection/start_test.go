@@ -15,6 +15,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
@@ -166,15 +167,29 @@ func TestFiftyPods(t *testing.T) {
 			t.Errorf("the internet has seen %d of %s", n, a)
 		}
 	}
+	w.waitReported(t, 0)
+}
+
+// waitReported waits until the gateway's agent reports so many pods, which it
+// does seldom, and looks for them in the gateway's status.
+func (w *world) waitReported(t *testing.T, pods int) {
+	t.Helper()
 	waitFor(t, "the count in the gateway's report", func() error {
 		m := &corev1.ConfigMap{}
 		if err := w.Client.Get(t.Context(), client.ObjectKey{Namespace: "vpn", Name: "home-wireguard.status"}, m); err != nil {
 			return err
 		}
 		r, err := wireguard.DecodeReport([]byte(m.Data[wireguard.ReportKey]))
-		if err == nil && r.InjectedPods != 0 {
-			err = fmt.Errorf("%d pods", r.InjectedPods)
+		if err == nil && r.InjectedPods != pods {
+			err = fmt.Errorf("%d pods, not %d", r.InjectedPods, pods)
 		}
 		return err
 	})
+	if err := w.composer.settle(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	status, _, _ := unstructured.NestedFieldNoCopy(w.composer.composites[0].Object, "status", "injectedPods")
+	if got := fmt.Sprint(status); got != fmt.Sprint(pods) && (pods > 0 || status != nil) {
+		t.Errorf("status.injectedPods is %s, and %d pods are reported", got, pods)
+	}
 }
