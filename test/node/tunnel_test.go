@@ -10,6 +10,8 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"io"
+	"log"
 	"math/big"
 	"net"
 	"net/http"
@@ -163,6 +165,7 @@ func serveTunnel(t *testing.T, n *node.Node, g *gateway, certificate string) {
 		Rewrite: func(r *httputil.ProxyRequest) { r.Out.URL.Scheme, r.Out.URL.Host = "http", backend },
 		// From the node, as a proxy in the cluster.
 		Transport: &http.Transport{DialContext: n.Dial, DisableKeepAlives: true},
+		ErrorLog:  log.New(io.Discard, "", 0),
 	}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
