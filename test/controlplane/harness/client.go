@@ -101,9 +101,8 @@ func (c *Cluster) Output(cmd *exec.Cmd) (string, error) {
 
 // StartCommand starts a command of Command, which goes on in the cluster's
 // network.
-func (c *Cluster) StartCommand(cmd *exec.Cmd) (err error) {
-	c.network.do(func() { err = cmd.Start() })
-	return err
+func (c *Cluster) StartCommand(cmd *exec.Cmd) error {
+	return c.network.start(cmd)
 }
 
 // NetworkNamespace is a file that names the cluster's network namespace while it

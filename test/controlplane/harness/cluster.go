@@ -175,7 +175,7 @@ func (c *Cluster) Stop() {
 		p.kill()
 	}
 	if c.network != nil {
-		close(c.network.calls)
+		c.network.close()
 	}
 	if c.Dir != "" {
 		_ = os.RemoveAll(c.Dir)

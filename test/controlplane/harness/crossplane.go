@@ -124,12 +124,10 @@ func (c *Cluster) run(ctx context.Context, env []string, command string, args ..
 func (c *Cluster) output(cmd *exec.Cmd) ([]byte, error) {
 	out := &strings.Builder{}
 	cmd.Stdout, cmd.Stderr = out, out
-	var err error
-	c.network.do(func() { err = cmd.Start() })
-	if err != nil {
+	if err := c.network.start(cmd); err != nil {
 		return nil, err
 	}
-	err = cmd.Wait()
+	err := cmd.Wait()
 	return []byte(out.String()), err
 }
 

@@ -1,9 +1,11 @@
 package harness
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
+	"os/exec"
 	"runtime"
 	"time"
 
@@ -15,7 +17,8 @@ import (
 // component binds, and some bind all interfaces on fixed ports, is reached from
 // within only. It is gone with the last process in it.
 type network struct {
-	calls chan func()
+	calls  chan func()
+	closed chan struct{}
 	// path names the namespace while the process runs.
 	path string
 }
@@ -24,7 +27,7 @@ type network struct {
 // started on it live there. They are killed when the thread ends, so it ends
 // with this process.
 func newNetwork() (*network, error) {
-	n := &network{calls: make(chan func())}
+	n := &network{calls: make(chan func()), closed: make(chan struct{})}
 	started := make(chan error)
 	go func() {
 		runtime.LockOSThread()
@@ -37,8 +40,13 @@ func newNetwork() (*network, error) {
 		if err != nil {
 			return
 		}
-		for call := range n.calls {
-			call()
+		for {
+			select {
+			case call := <-n.calls:
+				call()
+			case <-n.closed:
+				return
+			}
 		}
 	}()
 	if err := <-started; err != nil {
@@ -55,29 +63,44 @@ func loopbackUp() error {
 	return netlink.LinkSetUp(lo)
 }
 
-// do runs a function on the thread in the namespace.
-func (n *network) do(f func()) {
+// close ends the thread. Clients that are still there may call later.
+func (n *network) close() { close(n.closed) }
+
+// do runs a function on the thread in the namespace, unless it has ended.
+func (n *network) do(f func()) error {
 	done := make(chan struct{})
-	n.calls <- func() {
+	call := func() {
 		defer close(done)
 		f()
 	}
-	<-done
+	select {
+	case n.calls <- call:
+		<-done
+		return nil
+	case <-n.closed:
+		return net.ErrClosed
+	}
+}
+
+// start starts a command within the namespace.
+func (n *network) start(cmd *exec.Cmd) (err error) {
+	closed := n.do(func() { err = cmd.Start() })
+	return cmp.Or(closed, err)
 }
 
 // dial connects within the namespace.
 func (n *network) dial(ctx context.Context, network, address string) (c net.Conn, err error) {
-	n.do(func() {
+	closed := n.do(func() {
 		d := net.Dialer{Timeout: 5 * time.Second}
 		c, err = d.DialContext(ctx, network, address)
 	})
-	return c, err
+	return c, cmp.Or(closed, err)
 }
 
 // listen listens within the namespace.
 func (n *network) listen(address string) (l net.Listener, err error) {
-	n.do(func() {
+	closed := n.do(func() {
 		l, err = (&net.ListenConfig{}).Listen(context.Background(), "tcp", address)
 	})
-	return l, err
+	return l, cmp.Or(closed, err)
 }

@@ -34,8 +34,7 @@ func (c *Cluster) start(name string, env []string, command string, args ...strin
 	p.cmd.Stdout, p.cmd.Stderr = out, out
 	// Nothing outlives the tests, however they end.
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	c.network.do(func() { err = p.cmd.Start() })
-	if err != nil {
+	if err := c.network.start(p.cmd); err != nil {
 		return nil, fmt.Errorf("cannot start %s: %w", name, err)
 	}
 	go func() {
