@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"time"
 
 	"golang.zx2c4.com/wireguard/wgctrl"
 
@@ -54,6 +53,7 @@ func Run(ctx context.Context, o Options, log *slog.Logger) error {
 	c.pod = pod
 	adopted, err := c.firewall.Exists(wireguard.LockdownTable)
 	if err == nil {
+		c.deaf = !adopted
 		err = c.lock()
 	}
 	if err == nil {
@@ -61,9 +61,6 @@ func Run(ctx context.Context, o Options, log *slog.Logger) error {
 	}
 	if err != nil {
 		return err
-	}
-	if !adopted {
-		c.forget(time.Now())
 	}
 	log.Info("locked down", "pod", pod.uid, "addresses", pod.addresses, "node", pod.node)
 	limitMemory(o.Environment)

@@ -63,6 +63,7 @@ type client struct {
 	unresolved string    // why there is no newer address
 
 	forgetAgain time.Time // zero is never
+	deaf        bool      // what comes from outside is not answered yet
 
 	tunnel   tunnel
 	outdated bool // the session is with an endpoint, or a key, of before
@@ -112,7 +113,7 @@ func (c *client) run(ctx context.Context, updates <-chan source.Update, network,
 		case now := <-tick.C:
 			c.check()
 			if !c.forgetAgain.IsZero() && now.After(c.forgetAgain) {
-				c.forget(now)
+				c.forget()
 				c.forgetAgain = time.Time{}
 			}
 			c.watch(ctx, resolved)
@@ -122,6 +123,7 @@ func (c *client) run(ctx context.Context, updates <-chan source.Update, network,
 				tick.Reset(pause(c.tunnel.attempts) / looks)
 			}
 		}
+		c.hear()
 		c.tell()
 	}
 }
@@ -153,7 +155,7 @@ func (c *client) take(u source.Update) bool {
 // lock makes the lockdown what it has to be. Before there is an enrolment it
 // lets nothing out.
 func (c *client) lock() error {
-	l := firewall.Lockdown{Guard: c.guard}
+	l := firewall.Lockdown{Guard: c.guard, Deaf: c.deaf}
 	_, top, err := route.Interfaces()
 	if err != nil {
 		return err
@@ -242,16 +244,25 @@ func (c *client) apply() error {
 	return err
 }
 
-// forget makes the kernel forget the pod's connections, now and after a moment,
-// when nothing is on its way any more. One that was opened before there was a
-// lockdown may be taken for one from outside, if its answer is seen first, and
-// would be let out from then on. Those that are from outside are known again
-// with their next packet.
-func (c *client) forget(now time.Time) {
+// forget makes the kernel forget the pod's connections. One that was opened
+// before there was a lockdown may be taken for one from outside, if its answer
+// is seen first, and would be let out from then on. Those that are from outside
+// are known again with their next packet.
+func (c *client) forget() {
 	if err := route.Forget(c.pod.addresses); err != nil {
 		c.log.Warn("cannot forget connections from before the lockdown", "error", err)
 	}
-	c.forgetAgain = now.Add(forgetAfter)
+}
+
+// hear ends the time in which nothing from outside is answered. A pod that had
+// no lockdown is deaf until the tunnel is up, before which its containers do not
+// start. By then nothing is on its way any more.
+func (c *client) hear() {
+	if c.deaf && c.tunnel.up {
+		c.deaf = false
+		c.forget()
+		c.sync()
+	}
 }
 
 // check notices whether somebody else has changed the lockdown, and puts it
@@ -264,7 +275,8 @@ func (c *client) check() {
 	case !intact:
 		c.log.Warn("somebody else has changed the lockdown")
 		c.sync()
-		c.forget(time.Now())
+		c.forget()
+		c.forgetAgain = time.Now().Add(forgetAfter)
 	}
 	if n, err := c.firewall.Count(firewall.DroppedCounter); err == nil {
 		c.health.drops(n)

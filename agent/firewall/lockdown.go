@@ -2,6 +2,7 @@ package firewall
 
 import (
 	"fmt"
+	"math"
 	"net/netip"
 	"slices"
 
@@ -22,6 +23,8 @@ type Lockdown struct {
 	Nameservers []netip.Addr
 	// Bypass are the networks that the pod reaches directly.
 	Bypass []netip.Prefix
+	// Deaf leaves connections from outside without answer.
+	Deaf bool
 	// Interfaces are those that packets may leave by, apart from the tunnel.
 	// Guard is a mark that nobody knows. With it, the interfaces let out only
 	// what the lockdown has marked so. A process with CAP_NET_RAW can hand
@@ -39,6 +42,7 @@ const (
 	// the route again where a mark has changed.
 	priorityMangle = -150 // NF_IP_PRI_MANGLE
 	priorityWall   = 0    // NF_IP_PRI_FILTER
+	priorityLast   = math.MaxInt32
 
 	dns = 53
 )
@@ -63,16 +67,19 @@ var neighbours = []byte{131, 133, 135, 136, 143}
 func RenderLockdown(l Lockdown) Ruleset {
 	inside := uint32(wireguard.TunnelMark)
 	outside := uint32(wireguard.FirewallMark)
+	arrivals := []rule{
+		match(iif("lo"), accept()),
+		match(fromTunnel(), ctOriginal(), setCtMark(inside)),
+		match(fromTunnel(), setMark(inside), accept()),
+	}
+	if !l.Deaf {
+		arrivals = append(arrivals, match(ctOriginal(), setCtMark(outside)))
+	}
+	arrivals = append(arrivals, match(setMark(outside)))
 	chains := []chain{
 		{
 			name: "prerouting", hook: nftables.ChainHookPrerouting, kind: nftables.ChainTypeFilter, priority: priorityMangle,
-			rules: []rule{
-				match(iif("lo"), accept()),
-				match(fromTunnel(), ctOriginal(), setCtMark(inside)),
-				match(fromTunnel(), setMark(inside), accept()),
-				match(ctOriginal(), setCtMark(outside)),
-				match(setMark(outside)),
-			},
+			rules: arrivals,
 		},
 		{
 			name: "reroute", hook: nftables.ChainHookOutput, kind: nftables.ChainTypeRoute, priority: priorityMangle,
@@ -97,6 +104,16 @@ func RenderLockdown(l Lockdown) Ruleset {
 	r := Ruleset{table: wireguard.LockdownTable, counters: []string{DroppedCounter}, chains: chains}
 	if l.Guard != 0 {
 		r.egress = true
+		// What gets here has passed the wall, and whatever others have in this
+		// hook.
+		r.chains = append(r.chains, chain{
+			name: "guard", hook: nftables.ChainHookPostrouting, kind: nftables.ChainTypeFilter, priority: priorityLast,
+			rules: []rule{
+				match(oif("lo"), accept()),
+				match(toTunnel(), accept()),
+				match(setMark(l.Guard)),
+			},
+		})
 		for i, name := range l.Interfaces {
 			r.chains = append(r.chains, chain{
 				// An interface's name may have characters that a chain's may not.
@@ -114,10 +131,6 @@ func RenderLockdown(l Lockdown) Ruleset {
 
 // wall is what may leave. Everything else does not.
 func wall(l Lockdown, outside uint32) []rule {
-	leave := accept()
-	if l.Guard != 0 {
-		leave = append(setMark(l.Guard), leave...)
-	}
 	rules := []rule{
 		match(oif("lo"), accept()),
 		match(toTunnel(), accept()),
@@ -126,23 +139,23 @@ func wall(l Lockdown, outside uint32) []rule {
 		// The mark alone can be set by any process with CAP_NET_RAW. The port
 		// is taken by the device.
 		rules = append(rules, match(mark(outside), l4proto(unix.IPPROTO_UDP), sport(wireguard.ClientPort),
-			dport(expr.CmpOpEq, wireguard.PortRange{First: l.GatewayPort, Last: l.GatewayPort}), leave))
+			dport(expr.CmpOpEq, wireguard.PortRange{First: l.GatewayPort, Last: l.GatewayPort}), accept()))
 	}
 	for _, a := range l.Nameservers {
 		for _, proto := range []byte{unix.IPPROTO_UDP, unix.IPPROTO_TCP} {
 			rules = append(rules, match(mark(outside), daddr(netip.PrefixFrom(a, a.BitLen())), l4proto(proto),
-				dport(expr.CmpOpEq, wireguard.PortRange{First: dns, Last: dns}), leave))
+				dport(expr.CmpOpEq, wireguard.PortRange{First: dns, Last: dns}), accept()))
 		}
 	}
-	rules = append(rules, match(ctReply(), ctMark(outside), leave))
+	rules = append(rules, match(ctReply(), ctMark(outside), accept()))
 	for _, t := range neighbours {
-		rules = append(rules, match(icmpv6(t), leave))
+		rules = append(rules, match(icmpv6(t), accept()))
 	}
 	// An answer to what came in by the tunnel, also where its destination is
 	// one that the pod reaches directly.
 	rules = append(rules, match(ctReply(), counted(drop())))
 	for _, p := range l.Bypass {
-		rules = append(rules, match(daddr(p), leave))
+		rules = append(rules, match(daddr(p), accept()))
 	}
 	return append(rules, match(counted(drop())))
 }
