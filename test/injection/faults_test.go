@@ -193,6 +193,7 @@ func TestFaults(t *testing.T) {
 		{"Killed", killed},
 		{"DeviceDeleted", deviceDeleted},
 		{"RoutesDeleted", routesDeleted},
+		{"GatewayKilled", gatewayKilled},
 		{"GatewayReplaced", gatewayReplaced},
 		{"DNSChanged", dnsChanged},
 	} {
@@ -316,6 +317,19 @@ func routesDeleted(s *subject) {
 	s.control("without routes", func() {}, s.thaw)
 	s.online("the sidecar goes on without routes")
 	s.tight("after the sidecar went on without routes")
+}
+
+// gatewayKilled kills the gateway's agent. The kubelet starts it again.
+func gatewayKilled(s *subject) {
+	agent := s.gateway.object.Spec.Containers[0]
+	s.gateway.containers[agent.Name].kill()
+	s.silent("while the gateway's agent is dead")
+	s.withoutSidecar("without the gateway's agent")
+	if _, err := s.gateway.startContainer(s.t.Context(), agent); err != nil {
+		s.t.Fatal(err)
+	}
+	s.online("the gateway's agent was started again")
+	s.tight("while the gateway's agent starts again")
 }
 
 // gatewayReplaced takes the gateway's pod away, and runs another one with

@@ -14,6 +14,7 @@ import (
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
 )
@@ -308,6 +309,39 @@ func TestAddressReusedControl(t *testing.T) {
 	if _, err := gateway.device("set=1\npublic_key=" + hex.EncodeToString(public.Key[:]) + "\nremove=true"); err != nil {
 		t.Error(err)
 	}
+}
+
+// A pod that is on its way out is served as long as it has a sidecar, and kept
+// in after that, up to its last packet.
+func TestDeleted(t *testing.T) {
+	w := newWorld(t)
+	gateway := w.gateways["home"]
+	p := w.mustRun(t, "media")
+	s := p.talks(t, gateway)
+	s.online("before the pod is deleted")
+	if err := w.Client.Delete(t.Context(), p.object); err != nil {
+		t.Fatal(err)
+	}
+	o := &corev1.Pod{}
+	if err := w.Client.Get(t.Context(), client.ObjectKeyFromObject(p.object), o); err != nil || o.DeletionTimestamp == nil {
+		t.Fatalf("the pod is not on its way out: %v %v", o.DeletionTimestamp, err)
+	}
+	time.Sleep(hold)
+	s.online("the pod is on its way out")
+	s.tight("while the pod is on its way out")
+	p.containers["wireguard"].stop()
+	s.silent("after the sidecar has ended")
+	if err := p.remove(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	took := waitFor(t, "the gateway to forget the pod", func() error {
+		peers, err := gateway.peers()
+		if err == nil && len(peers) > 0 {
+			err = fmt.Errorf("%d peers", len(peers))
+		}
+		return err
+	})
+	t.Logf("the pod is off the gateway %s after it is gone", took.Round(time.Millisecond))
 }
 
 // A gateway without IPv6 has pods that have it. What they send by IPv6 goes by
