@@ -89,8 +89,7 @@ func Run(ctx context.Context, o Options, log *slog.Logger) error {
 		return err
 	}
 	updates := source.Watch(ctx, source.Options{File: o.EnrolmentFile}, log)
-	c.run(ctx, updates, network, tables)
-	return nil
+	return c.run(ctx, updates, network, tables)
 }
 
 // newGuard returns a mark that nobody can know.

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/netip"
 	"slices"
@@ -32,6 +33,10 @@ const (
 	// syncInterval is how often everything is looked at that may have changed
 	// without an event.
 	syncInterval = 30 * time.Second
+
+	// blindTime is how long the device may be there without answering, as
+	// happens when somebody deletes its control socket.
+	blindTime = 5 * time.Second
 
 	// forgetAfter is longer than an answer is on its way.
 	forgetAfter = time.Second
@@ -63,6 +68,7 @@ type client struct {
 	unresolved string    // why there is no newer address
 
 	forgetAgain time.Time // zero is never
+	blind       time.Time // since when the device does not answer, zero if it does
 	deaf        bool      // what comes from outside is not answered yet
 
 	tunnel   tunnel
@@ -79,7 +85,8 @@ type resolution struct {
 }
 
 // run follows enrolment, network and tunnel until the context ends.
-func (c *client) run(ctx context.Context, updates <-chan source.Update, network, tables <-chan struct{}) {
+// It returns an error where only a new process helps.
+func (c *client) run(ctx context.Context, updates <-chan source.Update, network, tables <-chan struct{}) error {
 	resolved := make(chan resolution, 1)
 	due := time.NewTimer(0) // of a sync
 	tick := time.NewTimer(0)
@@ -90,7 +97,7 @@ func (c *client) run(ctx context.Context, updates <-chan source.Update, network,
 		c.health.alive(time.Now())
 		select {
 		case <-ctx.Done():
-			return
+			return nil
 		case u, open := <-updates:
 			if !open {
 				updates = nil
@@ -125,6 +132,9 @@ func (c *client) run(ctx context.Context, updates <-chan source.Update, network,
 		}
 		c.hear()
 		c.tell()
+		if !c.blind.IsZero() && time.Since(c.blind) > blindTime {
+			return fmt.Errorf("cannot look at %s for %s", wireguard.ClientDevice, blindTime)
+		}
 	}
 }
 
@@ -292,6 +302,7 @@ func (c *client) watch(ctx context.Context, resolved chan<- resolution) {
 	if c.failure != "" {
 		c.sync()
 		if c.failure != "" {
+			c.blind = time.Time{}
 			return
 		}
 	}
@@ -303,8 +314,12 @@ func (c *client) watch(ctx context.Context, resolved chan<- resolution) {
 		// It went away. The event may still be on its way.
 		c.tunnel.up = false
 		c.sync()
+		if c.blind.IsZero() {
+			c.blind = now
+		}
 		return
 	}
+	c.blind = time.Time{}
 	probe, renew := false, true
 	switch {
 	case !c.isDevice(d):

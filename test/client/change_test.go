@@ -383,3 +383,23 @@ func want(s, part string) error {
 	}
 	return nil
 }
+
+// A device that no longer answers is made anew by another process, which the
+// kubelet starts.
+func TestBlind(t *testing.T) {
+	w := newWorld(t)
+	s := up(t, w, enrolment())
+	w.leaks.reset()
+	w.app.run("rm /run/wireguard/wgc0.sock")
+	select {
+	case <-s.done:
+	case <-time.After(limit):
+		t.Fatalf("it goes on: %s", s.out)
+	}
+	if s.cmd.ProcessState.Success() || !strings.Contains(s.out.String(), "cannot look at wgc0") {
+		t.Errorf("%v: %s", s.cmd.ProcessState, s.out)
+	}
+	w.startSidecar().waitReady()
+	w.expectSeen("another process", seenGateway4, gateway6)
+	w.expectNoLeak("a device that does not answer")
+}

@@ -199,7 +199,8 @@ table inet gateway {
 	h.write("gateway.key", gatewayKey.String()+"\n")
 	p := h.start(wireguardGoBinary, "-f", "wg0")
 	waitFor(w.t, limit, "the gateway's device", func() error {
-		if _, err := h.try("wg", "show", "wg0"); err != nil {
+		// Not by wg(8): it deletes a socket that is not listened on yet.
+		if _, err := h.try("grep", "-q", "00010000 .*/wireguard/wg0.sock", "/proc/net/unix"); err != nil {
 			return fmt.Errorf("%w\n%s", err, p.out)
 		}
 		return nil
