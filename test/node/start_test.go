@@ -67,7 +67,7 @@ func traces(t *testing.T) []string {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(string(mounts)) {
-		if strings.Contains(line, "/node-") || strings.Contains(line, "kube") || strings.Contains(line, "containerd") {
+		if strings.Contains(line, "/wireguard-gateway-node-") || strings.Contains(line, "kube") || strings.Contains(line, "containerd") {
 			out = append(out, line)
 		}
 	}

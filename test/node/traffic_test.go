@@ -6,6 +6,8 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os/exec"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -29,7 +31,17 @@ func waitReply(t *testing.T, c *node.Client, site string) time.Time {
 			return time.Now()
 		}
 	}
-	t.Fatalf("%s did not answer within a minute", site)
+	// How far it came.
+	for _, line := range []string{"ip route get " + site, "wg show"} {
+		words := strings.Fields(line)
+		out, err := c.Output(exec.CommandContext(t.Context(), words[0], words[1:]...))
+		t.Logf("on the client, %s: %v\n%s", line, err, out)
+	}
+	for _, family := range []string{"ipv4", "ipv6"} {
+		out, err := started.node.Output(started.node.Command(t.Context(), "conntrack", "-L", "-f", family, "-p", "udp"))
+		t.Logf("connections of the node: %v\n%s", err, out)
+	}
+	t.Fatalf("%s did not answer %s within a minute", site, conn.LocalAddr())
 	return time.Time{}
 }
 

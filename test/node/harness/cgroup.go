@@ -22,22 +22,40 @@ var hierarchies = []string{"cpu", "cpuacct", "cpuset", "memory", "devices", "fre
 // cgroups is one cgroup of the same name in each hierarchy.
 type cgroups string
 
-const cgroupPrefix = "wireguard-gateway-node-"
+// prefix begins the names of a node's cgroups and of its folder. The number of
+// the test's process follows.
+const prefix = "wireguard-gateway-node-"
 
-// newCgroups makes the cgroups of a node, and removes those of nodes whose test
-// was killed.
-func newCgroups() (cgroups, error) {
-	old, err := filepath.Glob(filepath.Join(cgroupRoot, "*", cgroupPrefix+"*"))
+// removeStale removes what nodes have left whose test was killed.
+func removeStale() error {
+	old, err := filepath.Glob(filepath.Join(cgroupRoot, "*", prefix+"*"))
 	if err != nil {
-		return "", err
+		return err
 	}
-	for _, dir := range old {
-		pid, err := strconv.Atoi(strings.TrimPrefix(filepath.Base(dir), cgroupPrefix))
-		if err == nil && unix.Kill(pid, 0) != nil {
-			_ = cgroups(filepath.Base(dir)).remove()
+	dirs, err := filepath.Glob(filepath.Join(os.TempDir(), prefix+"*"))
+	if err != nil {
+		return err
+	}
+	for _, path := range append(old, dirs...) {
+		number, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(path), prefix), ".")
+		if pid, err := strconv.Atoi(number); err != nil || unix.Kill(pid, 0) == nil {
+			continue
+		}
+		if slices.Contains(dirs, path) {
+			err = os.RemoveAll(path)
+		} else {
+			err = cgroups(filepath.Base(path)).remove()
+		}
+		if err != nil {
+			return err
 		}
 	}
-	c := cgroups(cgroupPrefix + strconv.Itoa(os.Getpid()))
+	return nil
+}
+
+// newCgroups makes the cgroups of a node.
+func newCgroups() (cgroups, error) {
+	c := cgroups(prefix + strconv.Itoa(os.Getpid()))
 	for _, h := range hierarchies {
 		if err := os.MkdirAll(c.dir(h), 0o755); err != nil {
 			return c, err

@@ -17,6 +17,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -141,7 +142,10 @@ func Run(o Options) (*Node, error) {
 		return n, err
 	}
 	n.bin = filepath.Join(n.Root, "_output", "bin")
-	if n.Dir, err = os.MkdirTemp("", "node-"); err != nil {
+	if err := removeStale(); err != nil {
+		return n, err
+	}
+	if n.Dir, err = os.MkdirTemp("", prefix+strconv.Itoa(os.Getpid())+"."); err != nil {
 		return n, err
 	}
 	steps := []struct {
