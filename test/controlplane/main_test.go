@@ -35,48 +35,28 @@ func TestMain(m *testing.M) {
 func long() bool { return os.Getenv(harness.RequiredVariable) == "long" }
 
 var started struct {
-	sync.Mutex
-
+	once    sync.Once
 	cluster *harness.Cluster
 	err     error
-	// bounded says that circuit breakers open, as they do by default.
-	bounded bool
 }
 
 // shared returns the one cluster with namespaced composite resources. Tests have
-// namespaces of their own in it, and leave nothing there. They do in seconds what
-// users do in days, so no circuit breaker opens.
+// namespaces of their own in it, and leave nothing there.
+//
+// They do in seconds what users do in days, so no circuit breaker opens. Tests of
+// what an action costs count the breaker's events instead: with a breaker that
+// opens, they would ask how fast the machine is, as events come back with time.
 func shared(t *testing.T) *harness.Cluster {
 	t.Helper()
-	return cluster(t, false)
-}
-
-// bounded is the same cluster, where circuit breakers open as soon as they do by
-// default. Tests that run beside others cannot have it.
-func bounded(t *testing.T) *harness.Cluster {
-	t.Helper()
-	return cluster(t, true)
-}
-
-func cluster(t *testing.T, bounded bool) *harness.Cluster {
-	t.Helper()
-	started.Lock()
-	defer started.Unlock()
-	flags := []string{"--circuit-breaker-burst=1000000"}
-	if bounded {
-		flags = nil
-	}
-	switch {
-	case started.cluster == nil:
-		started.cluster, started.err = harness.Run(harness.Options{Flavour: harness.Namespaced, Core: flags})
+	started.once.Do(func() {
+		started.cluster, started.err = harness.Run(harness.Options{
+			Flavour: harness.Namespaced,
+			Core:    []string{"--circuit-breaker-burst=1000000"},
+		})
 		if started.err == nil {
 			started.err = started.cluster.Play(context.Background())
 		}
-		started.bounded = bounded
-	case started.bounded != bounded && started.err == nil:
-		started.cluster.RestartCore(t, flags...)
-		started.bounded = bounded
-	}
+	})
 	t.Cleanup(func() {
 		if t.Failed() {
 			started.cluster.DumpLogs(t)
@@ -88,8 +68,24 @@ func cluster(t *testing.T, bounded bool) *harness.Cluster {
 	return started.cluster
 }
 
+// breakerBurst is how many events Crossplane's circuit breaker lets a composite
+// resource have at once by default. One of them comes back each second. Where
+// none is left, Crossplane looks at the resource every 30 seconds for 5 minutes.
+const breakerBurst = 100
+
+// checkEvents fails where an action costs a composite resource that had rested as
+// many events as open its circuit breaker.
+func checkEvents(t *testing.T, what string, events, resources int) int {
+	t.Helper()
+	each := events / resources
+	if each >= breakerBurst {
+		t.Errorf("%s: %d events would open the circuit breaker", what, each)
+	}
+	return each
+}
+
 // own returns a cluster that ends with the test, for one that takes parts of it
-// away.
+// away. Its circuit breakers are as they are by default.
 func own(t *testing.T) *harness.Cluster {
 	t.Helper()
 	c := harness.Start(t, harness.Options{Flavour: harness.Namespaced})

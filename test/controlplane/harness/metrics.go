@@ -14,12 +14,10 @@ type Metrics struct {
 	Reconciles, Errors int
 	// Busy are reconciles that run or wait, of composite resources.
 	Busy int
-	// BreakersOpened counts how often a circuit breaker opened.
-	BreakersOpened int
-	// BreakerEvents are what circuit breakers counted: one for an object that is
-	// created or deleted, two for one that is updated, the composite resource
-	// itself among them.
-	BreakerEvents int
+	// BreakerEvents are what the circuit breakers of all composite resources count:
+	// one for an object that is created or deleted, two for one that is updated, the
+	// composite resource itself among them. PeerEvents are those of WireguardPeers.
+	BreakerEvents, PeerEvents int
 }
 
 // Metrics reads the core's present metrics. Counters begin anew where it is
@@ -42,10 +40,11 @@ func (c *Cluster) Metrics(ctx context.Context) (Metrics, error) {
 		}
 		composite := strings.Contains(labels, `"composite/`)
 		switch {
-		case name == "circuit_breaker_opens_total":
-			m.BreakersOpened += int(v)
 		case name == "circuit_breaker_events_total":
 			m.BreakerEvents += int(v)
+			if strings.Contains(labels, "wireguardpeers.") {
+				m.PeerEvents += int(v)
+			}
 		case !composite:
 		case name == "controller_runtime_reconcile_total":
 			m.Reconciles += int(v)
