@@ -131,6 +131,13 @@ func ensureRules(c *config.Config) error {
 	var rules []route.Rule
 	if len(c.PodClasses) > 0 {
 		rules = route.PodRules(wireguard.FirewallMark)
+		forwards, err := route.ForwardsIPv6()
+		if err != nil {
+			return err
+		}
+		if !forwards {
+			rules = append(rules, route.WithoutIPv6(wireguard.Device))
+		}
 	}
 	if c.Egress.Mode != wireguard.EgressGluetun {
 		return route.EnsureRules(rules)

@@ -18,7 +18,17 @@ const (
 	// prefToPods comes before our other rules: an address of a pod is one of the
 	// cluster's too.
 	prefToPods = 88
+
+	// prefWithoutIPv6 comes before what leads anywhere.
+	prefWithoutIPv6 = 87
 )
+
+// WithoutIPv6 returns the rule of a gateway that forwards no IPv6, for pods that
+// have it. The kernel would drop what they send without a word, and programs that
+// try IPv6 first would wait.
+func WithoutIPv6(device string) Rule {
+	return Rule{Preference: prefWithoutIPv6, Device: device, IPv6: true}
+}
 
 // PodRules return the rules that send to pods by the tunnel all but our own
 // datagrams, and the answers to those that pods sent around it.
