@@ -54,8 +54,8 @@ func removeStale() error {
 }
 
 // newCgroups makes the cgroups of a node.
-func newCgroups() (cgroups, error) {
-	c := cgroups(prefix + strconv.Itoa(os.Getpid()))
+func newCgroups(name string) (cgroups, error) {
+	c := cgroups(name)
 	for _, h := range hierarchies {
 		if err := os.MkdirAll(c.dir(h), 0o755); err != nil {
 			return c, err

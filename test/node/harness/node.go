@@ -265,7 +265,7 @@ const spaceFlags = unix.CLONE_NEWNS | unix.CLONE_NEWNET | unix.CLONE_NEWPID | un
 // makes these those of a node.
 func (n *Node) makeNamespaces(ctx context.Context) error {
 	var err error
-	if n.cgroups, err = newCgroups(); err != nil {
+	if n.cgroups, err = newCgroups(filepath.Base(n.Dir)); err != nil {
 		return err
 	}
 	n.Space, err = newSpace("the node", func() error {

@@ -22,6 +22,7 @@ import (
 type Space struct {
 	name  string
 	calls chan func()
+	ended chan struct{}
 	// network names the network namespace, for who may see our /proc.
 	network string
 }
@@ -32,7 +33,7 @@ func init() { runtime.LockOSThread() } //nolint:gochecknoinits // It has to run 
 
 // newSpace starts a thread and brings it to where it belongs.
 func newSpace(name string, enter func() error) (*Space, error) {
-	s := &Space{name: name, calls: make(chan func())}
+	s := &Space{name: name, calls: make(chan func()), ended: make(chan struct{})}
 	started := make(chan error)
 	go func() {
 		// Never unlocked: the thread ends with the goroutine.
@@ -43,8 +44,13 @@ func newSpace(name string, enter func() error) (*Space, error) {
 		if err != nil {
 			return
 		}
-		for call := range s.calls {
-			call()
+		for {
+			select {
+			case call := <-s.calls:
+				call()
+			case <-s.ended:
+				return
+			}
 		}
 	}()
 	if err := <-started; err != nil {
@@ -55,22 +61,30 @@ func newSpace(name string, enter func() error) (*Space, error) {
 
 func (s *Space) end() {
 	if s != nil {
-		close(s.calls)
+		close(s.ended)
 	}
 }
 
-// Do runs a function on the thread. Sockets stay where they were made.
+// Do runs a function on the thread, unless that has ended. Sockets stay where
+// they were made.
 func (s *Space) Do(f func()) {
 	done := make(chan struct{})
-	s.calls <- func() {
+	select {
+	case s.calls <- func() {
 		defer close(done)
 		f()
+	}:
+		<-done
+	case <-s.ended:
 	}
-	<-done
 }
+
+// errEnded is what comes of everything in a space that has ended.
+var errEnded = errors.New("the node has ended")
 
 // Dial connects from the space.
 func (s *Space) Dial(ctx context.Context, network, address string) (c net.Conn, err error) {
+	err = errEnded
 	s.Do(func() {
 		d := net.Dialer{Timeout: time.Second}
 		c, err = d.DialContext(ctx, network, address)
@@ -80,18 +94,21 @@ func (s *Space) Dial(ctx context.Context, network, address string) (c net.Conn, 
 
 // Listen listens for TCP in the space.
 func (s *Space) Listen(address string) (l net.Listener, err error) {
+	err = errEnded
 	s.Do(func() { l, err = (&net.ListenConfig{}).Listen(context.Background(), "tcp", address) })
 	return l, err
 }
 
 // ListenPacket listens for UDP in the space.
 func (s *Space) ListenPacket(address string) (c net.PacketConn, err error) {
+	err = errEnded
 	s.Do(func() { c, err = (&net.ListenConfig{}).ListenPacket(context.Background(), "udp", address) })
 	return c, err
 }
 
 // Start starts a command in the space.
 func (s *Space) Start(cmd *exec.Cmd) (err error) {
+	err = errEnded
 	s.Do(func() { err = cmd.Start() })
 	return err
 }
