@@ -119,7 +119,9 @@ func RenderLockdown(l Lockdown) Ruleset {
 				// An interface's name may have characters that a chain's may not.
 				name: fmt.Sprintf("egress-%d", i), device: name, hook: nftables.ChainHookEgress, kind: nftables.ChainTypeFilter, priority: priorityWall, drops: true,
 				rules: []rule{
-					match(mark(l.Guard), accept()),
+					// It ends here: a filter of a packet socket, which comes
+					// after this hook, could read it.
+					match(mark(l.Guard), setMark(0), accept()),
 					match(meta(expr.MetaKeyPROTOCOL, binaryutil.BigEndian.PutUint16(unix.ETH_P_ARP)), accept()),
 					match(counted(drop())),
 				},
