@@ -254,6 +254,7 @@ func TestPodsLife(t *testing.T) {
 // TestPodsClaim: with claims, everything is in the claim's namespace, and
 // Crossplane may write the parameters. In this cluster, policies come late.
 func TestPodsClaim(t *testing.T) {
+	t.Parallel()
 	c := harness.Start(t, harness.Options{Flavour: harness.Claim})
 	vpn, apps := newNamespace(t, c, "vpn-"), newPodNamespace(t, c, nil)
 	g := newGatewayIn(t, c, vpn, "home", fmt.Sprintf(openGateway, apps))
