@@ -2,7 +2,8 @@
 // engine and without touching the machine: etcd and all of Kubernetes as plain
 // processes, containerd and runc, in namespaces and cgroups of their own, and
 // around the node an internet with clients. Crossplane is installed by its own
-// chart. The only thing that is played is a load balancer.
+// chart. The only thing that is played is a load balancer. Network policies are
+// not enforced.
 //
 // It needs root, cgroup v1, and what tools/build.sh builds.
 package harness
