@@ -44,11 +44,12 @@ func control(c syscall.RawConn, f func(fd int) error) error {
 }
 
 // resolve returns the addresses of a host, IPv4 first, of the families that the
-// pod has.
+// pod has. The name is whole: the search domains of the pod, which would come
+// first, may know any name.
 func (p pod) resolve(ctx context.Context, host string) ([]netip.Addr, error) {
 	ctx, cancel := context.WithTimeout(ctx, resolveTimeout)
 	defer cancel()
-	found, err := resolver.LookupNetIP(ctx, "ip", host)
+	found, err := resolver.LookupNetIP(ctx, "ip", strings.TrimSuffix(host, ".")+".")
 	if err != nil {
 		return nil, fmt.Errorf("cannot resolve the gateway's name: %w", err)
 	}

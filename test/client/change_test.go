@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"strings"
 	"syscall"
 	"testing"
@@ -402,4 +403,16 @@ func TestBlind(t *testing.T) {
 	w.startSidecar().waitReady()
 	w.expectSeen("another process", seenGateway4, gateway6)
 	w.expectNoLeak("a device that does not answer")
+}
+
+// A search domain of the pod may know any name. The gateway's is not looked for
+// there.
+func TestSearchDomain(t *testing.T) {
+	w := newWorld(t)
+	w.dns.set(endpointName+".cluster.local", inet4)
+	s := up(t, w, enrolment())
+	w.expectSeen("beside a search domain that knows any name", seenGateway4, gateway6)
+	if n := w.leaks.count(func(p packet) bool { return p.to == netip.MustParseAddr(inet4) }); n != 0 {
+		t.Errorf("%d packets to what the search domain says: %s", n, s.out)
+	}
 }

@@ -328,6 +328,35 @@ func TestMarkOfOurs(t *testing.T) {
 	ask(true)
 }
 
+// What the sidecar may ask the nameserver, the pod's containers may not.
+func TestNameserverOfSidecar(t *testing.T) {
+	w := newWorld(t)
+	s := up(t, w, enrolment())
+	ask := func() int {
+		t.Helper()
+		w.leaks.reset()
+		w.app.within(func() {
+			if c, err := net.Dial("udp", net.JoinHostPort(nameserver4, "53")); err == nil {
+				_, _ = c.Write([]byte("x"))
+				_ = c.Close()
+			}
+		})
+		time.Sleep(100 * time.Millisecond)
+		return w.leaks.count(packet.isDNS)
+	}
+	if n := ask(); n != 0 {
+		t.Errorf("%d questions left beside the tunnel", n)
+	}
+	s.kill9()
+	if n := ask(); n != 0 {
+		t.Errorf("%d questions left without sidecar", n)
+	}
+	w.unlock()
+	if ask() == 0 {
+		t.Error("none left without lockdown either, so the test shows nothing")
+	}
+}
+
 // withoutHandles leaves out what differs between two equal tables.
 func withoutHandles(s string) string {
 	out := ""
