@@ -151,7 +151,7 @@ func (p packet) isDNS() bool {
 
 // reset forgets what was captured before, ends of connections included.
 func (c *capture) reset() {
-	time.Sleep(50 * time.Millisecond)
+	time.Sleep(250 * time.Millisecond)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.packets = nil

@@ -15,6 +15,7 @@ import (
 
 // What the enrolment says is taken up while it runs, and nothing opens.
 func TestEnrolmentChanges(t *testing.T) {
+	t.Parallel()
 	otherKey := seed.ServerKey(1)
 	w := newWorld(t)
 	s := up(t, w, enrolment())
@@ -158,6 +159,7 @@ func TestKubeletMount(t *testing.T) {
 // seen by its pod's own address, and its pod is replaced, that is a dead end:
 // the Service's address has to be put back.
 func TestRoamingEndpoint(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	s := up(t, w, enrolment())
 	w.app.run("wg set wgc0 peer " + gatewayKey.Public().String() + " endpoint " + gateway4 + ":51820")
@@ -185,6 +187,7 @@ func TestRoamingEndpoint(t *testing.T) {
 
 // Readiness follows the gateway also where the pod sends nothing.
 func TestReadiness(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	s := up(t, w, enrolment())
 	w.gateway.run("ip link set eth0 down")
@@ -303,7 +306,8 @@ func TestStartTime(t *testing.T) {
 			waitFor(t, limit, "the startup probe", func() error { _, err := s.probe("--startup"); return err })
 			took := time.Since(at)
 			t.Logf("the gateway knows the pod after %s: started after %s", later, took.Round(time.Millisecond))
-			if took > later+2*time.Second {
+			// WireGuard by itself tries again after 5 seconds.
+			if took-later > 4*time.Second {
 				t.Errorf("it took %s", took)
 			}
 		})
@@ -312,6 +316,7 @@ func TestStartTime(t *testing.T) {
 
 // A pod of one family: what is of the other stays in the pod.
 func TestOneFamily(t *testing.T) {
+	t.Parallel()
 	for name, tc := range map[string]struct {
 		ips        string
 		works, not string
@@ -356,6 +361,7 @@ func TestOneFamily(t *testing.T) {
 
 // In a steady state the sidecar does next to nothing, and says nothing.
 func TestQuiet(t *testing.T) {
+	t.Parallel()
 	const idle = 35 * time.Second // past idle probes, and a check of everything
 	w := newWorld(t)
 	s := up(t, w, enrolment())
@@ -388,6 +394,7 @@ func want(s, part string) error {
 // A device that no longer answers is made anew by another process, which the
 // kubelet starts.
 func TestBlind(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	s := up(t, w, enrolment())
 	w.leaks.reset()

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"testing"
 )
 
@@ -22,8 +23,13 @@ var packages = map[string]string{
 // Programs that were built for the tests.
 var agentBinary, wireguardGoBinary string
 
+// atOnce is how many of the parallel tests run at once: they wait far more than
+// they compute. Those that measure are not parallel, and so run before.
+const atOnce = 4
+
 func TestMain(m *testing.M) {
 	flag.Parse()
+	_ = flag.Set("test.parallel", strconv.Itoa(atOnce))
 	os.Exit(run(m))
 }
 
