@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// pageSize bounds how much of a list is in memory at a time.
+	// pageSize bounds how much the server has to answer at a time.
 	pageSize = 250
 
 	listTimeout = 30 * time.Second
@@ -44,7 +44,7 @@ type Change[T any] struct {
 type Collection[T any] struct {
 	Resource, Namespace, Label string
 	// Decode reads an object from JSON, as the API writes it. What is left of it
-	// is all that is kept.
+	// is all that is kept: the bytes are used again.
 	Decode func([]byte) T
 }
 
@@ -127,17 +127,15 @@ func (r *reflector[T]) request(o metav1.ListOptions) *rest.Request {
 
 func (r *reflector[T]) list(ctx context.Context) error {
 	all := []T{}
+	add := func(b []byte) { all = append(all, r.collection.Decode(b)) }
 	next := ""
 	for {
-		page, err := r.page(ctx, next)
+		page, err := r.page(ctx, next, add)
 		if err != nil {
 			return fmt.Errorf("cannot list %s: %w", r.collection, err)
 		}
-		for _, i := range page.Items {
-			all = append(all, r.collection.Decode(i))
-		}
-		if next = page.Metadata.Continue; next == "" {
-			r.version = page.Metadata.ResourceVersion
+		if next = page.Continue; next == "" {
+			r.version = page.ResourceVersion
 			break
 		}
 	}
@@ -146,29 +144,68 @@ func (r *reflector[T]) list(ctx context.Context) error {
 	return nil
 }
 
+// page is what a page of a list says of itself.
 type page struct {
-	Metadata struct {
-		ResourceVersion string `json:"resourceVersion"`
-		Continue        string `json:"continue"`
-	} `json:"metadata"`
-	Items []json.RawMessage `json:"items"`
+	ResourceVersion string `json:"resourceVersion"`
+	Continue        string `json:"continue"`
 }
 
-func (r *reflector[T]) page(ctx context.Context, next string) (page, error) {
+// page reads one object at a time: those who make them decide how large they
+// are.
+func (r *reflector[T]) page(ctx context.Context, next string, add func([]byte)) (page, error) {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
-	b, err := r.request(metav1.ListOptions{Limit: pageSize, Continue: next}).Do(ctx).Raw()
+	stream, err := r.request(metav1.ListOptions{Limit: pageSize, Continue: next}).Stream(ctx)
 	if err != nil {
 		return page{}, err
 	}
-	p := page{}
-	if err := json.Unmarshal(b, &p); err != nil {
+	defer func() { _ = stream.Close() }()
+	d, p := json.NewDecoder(stream), page{}
+	if _, err := d.Token(); err != nil {
 		return page{}, err
 	}
-	if p.Metadata.ResourceVersion == "" {
+	for d.More() {
+		key, err := d.Token()
+		if err != nil {
+			return page{}, err
+		}
+		switch key {
+		case "metadata":
+			err = d.Decode(&p)
+		case "items":
+			err = items(d, add)
+		default:
+			err = d.Decode(new(json.RawMessage))
+		}
+		if err != nil {
+			return page{}, err
+		}
+	}
+	// A page that is cut off ends here.
+	if _, err := d.Token(); err != nil {
+		return page{}, err
+	}
+	if p.ResourceVersion == "" {
 		return page{}, errors.New("the list has no resourceVersion")
 	}
 	return p, nil
+}
+
+// items calls add with each element of an array, which is good until it returns.
+func items(d *json.Decoder, add func([]byte)) error {
+	// A list that is null has no elements.
+	if begin, err := d.Token(); err != nil || begin == nil {
+		return err
+	}
+	item := json.RawMessage{}
+	for d.More() {
+		if err := d.Decode(&item); err != nil {
+			return err
+		}
+		add(item)
+	}
+	_, err := d.Token()
+	return err
 }
 
 // event is one line of a watch.

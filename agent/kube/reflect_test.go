@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
@@ -250,5 +252,47 @@ func TestReflectPages(t *testing.T) {
 	pages := slices.DeleteFunc(s.Requests(), func(r string) bool { return strings.Contains(r, "watch=true") })
 	if lists, _ := m.count(); len(pages) != 3 || lists != 1 {
 		t.Errorf("got %d pages and %d lists, want 3 and one: %v", len(pages), lists, pages)
+	}
+}
+
+// Who makes objects decides how large they are. A list is read object by object,
+// and one that ends too early is none.
+func TestReflectStreams(t *testing.T) {
+	decoded := make(chan struct{}, 8)
+	cut := true
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		if q.URL.Query().Get("watch") != "" {
+			<-q.Context().Done()
+			return
+		}
+		_, _ = io.WriteString(w, `{"kind":"PodList","metadata":{"resourceVersion":"1"},"items":[{"metadata":{"name":"a"}}`)
+		_ = http.NewResponseController(w).Flush()
+		select {
+		case <-decoded:
+		case <-q.Context().Done():
+		case <-time.After(patience):
+			t.Error("an object waits for the rest of its list")
+		}
+		if !cut {
+			_, _ = io.WriteString(w, `,{"metadata":{"name":"b"}}]}`)
+		}
+		cut = false
+	}))
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(s.Close)
+	t.Cleanup(cancel)
+	c, err := NewClientFor(&rest.Config{Host: s.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &mirror{}
+	decode := func(b []byte) [2]string {
+		decoded <- struct{}{}
+		return [2]string{string(b)}
+	}
+	go Reflect(ctx, c, Collection[[2]string]{Resource: "pods", Namespace: "apps", Label: "join", Decode: decode}, m.take)
+	m.wants(t, "the second time", map[string]string{`{"metadata":{"name":"a"}}`: "", `{"metadata":{"name":"b"}}`: ""})
+	if lists, errs := m.count(); lists != 1 || errs != 1 {
+		t.Errorf("got %d lists and %d errors, want one after one", lists, errs)
 	}
 }
