@@ -426,7 +426,7 @@ func TestInjectionRefuses(t *testing.T) {
 	parameters(t, c, ns, "media", nil)
 	broken := map[string]map[string]string{
 		"no-image": {"image": "-"}, "empty-image": {"image": ""}, "no-secret": {"secretName": "-"}, "no-tun": {"tun": "-"}, "no-policy": {"pullPolicy": "-"},
-		"no-lines": {"requests": "10m"}, "no-quantity": {"limits": "memory=much\n"}, "two-signs": {"limits": "a=b=1"},
+		"no-lines": {"requests": "10m"}, "no-quantity": {"limits": "memory=much\n"}, "two-signs": {"limits": "a=b=1"}, "too-large": {"requests": strings.Repeat("cpu=1\n", 700)},
 		"nothing": {"image": "-", "pullPolicy": "-", "secretName": "-", "tun": "-", "requests": "-"},
 	}
 	for peer, data := range broken {
