@@ -12,6 +12,7 @@ import (
 // provider. What they say to the gateway outside of their tunnel goes on beside
 // gluetun's rules, which send the pods' networks out by the uplink.
 func TestPodsGluetun(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	p := w.provider()
 	api := w.podAPI()

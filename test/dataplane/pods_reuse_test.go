@@ -87,6 +87,7 @@ func (p *pod) received(device string) func() int {
 // The address of a pod passes to another: it gets nothing that is meant for the
 // one before, in the tunnel or in the clear.
 func TestPodAddressPasses(t *testing.T) {
+	t.Parallel()
 	cases := map[string]struct {
 		reason string
 		pass   func(api *podAPI, from, to *pod)
@@ -148,6 +149,7 @@ func TestPodAddressPasses(t *testing.T) {
 // rules and the routes are the agent's; the device is not, so that the agent
 // does not put it right.
 func TestPodAddressPassesUnguarded(t *testing.T) {
+	t.Parallel()
 	block := func(g *host, p *pod) {
 		g.run("ip route replace blackhole " + p.four + " table 51821")
 		g.run("ip -6 route replace blackhole " + p.six + " table 51821")

@@ -31,6 +31,7 @@ func (api *podAPI) writes() int {
 // metrics tell. A pod that the gateway does not serve it does not disturb: its
 // address stays what it is.
 func TestPodsServed(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	api := w.podAPI()
 	books := wireguard.PodClass{Namespace: "apps", Name: "books", Key: seed.PodClassKey("apps", "books")}
@@ -134,6 +135,7 @@ func TestPodsServed(t *testing.T) {
 // While the API is out of reach, pods that are known stay, and that is no reason
 // not to be ready.
 func TestPodsOutage(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	api := w.podAPI()
 	w.server.echo(443)
@@ -171,6 +173,7 @@ func TestPodsOutage(t *testing.T) {
 // A gateway with a pool of IPv4 only has pods of both families. Their IPv6 is
 // passed on where the kernel does so, and goes nowhere else.
 func TestPodsIPv4Pool(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	api := w.podAPI()
 	w.server.echo(443)
@@ -202,6 +205,7 @@ func TestPodsIPv4Pool(t *testing.T) {
 // Strict reverse path filtering for all interfaces, as some nodes have it, does
 // not stop pods, and neither does a device that is made again.
 func TestPodsReversePath(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	api := w.podAPI()
 	w.server.echo(443)

@@ -12,6 +12,7 @@ import (
 // Pods are peers: they reach the internet and are seen there as the gateway, by
 // both families. What they send outside of their tunnel is answered there.
 func TestPods(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	api := w.podAPI()
 	w.server.echo(443)
