@@ -12,7 +12,6 @@ import (
 // provider. What they say to the gateway outside of their tunnel goes on beside
 // gluetun's rules, which send the pods' networks out by the uplink.
 func TestPodsGluetun(t *testing.T) {
-	t.Parallel()
 	w := newWorld(t)
 	p := w.provider()
 	api := w.podAPI()
@@ -69,6 +68,7 @@ func TestPodsGluetun(t *testing.T) {
 			t.Fatal(err)
 		}
 		a.waitReady(on)
+		waitFor(t, limit, "traffic after it was "+step, func() error { return one.probe("udp " + server4 + " 443") })
 		check("after it was "+step, works)
 	}
 	one.call()
