@@ -19,6 +19,7 @@ import (
 	"github.com/wireguardgateway/function-wireguard-gateway/agent/kube"
 	"github.com/wireguardgateway/function-wireguard-gateway/agent/metrics"
 	"github.com/wireguardgateway/function-wireguard-gateway/agent/route"
+	"github.com/wireguardgateway/function-wireguard-gateway/agent/server"
 	"github.com/wireguardgateway/function-wireguard-gateway/agent/source"
 	"github.com/wireguardgateway/function-wireguard-gateway/agent/status"
 	"github.com/wireguardgateway/function-wireguard-gateway/agent/tunnel"
@@ -93,11 +94,11 @@ func Run(ctx context.Context, o Options, log *slog.Logger) error {
 		g.publish = publisher.Publish
 		go publisher.Run(ctx)
 	}
-	server, err := serve(ctx, o.Listen, g.health, registry, log)
+	web, err := server.Start(ctx, o.Listen, g.health.probes(), registry, log)
 	if err != nil {
 		return err
 	}
-	defer server.stop(context.WithoutCancel(ctx))
+	defer web.Stop(context.WithoutCancel(ctx))
 	network, err := route.Watch(ctx)
 	if err != nil {
 		return err

@@ -29,6 +29,10 @@ func newHealth() *health {
 	return &health{beat: time.Now(), failing: []string{"no configuration has been read yet"}}
 }
 
+func (h *health) probes() map[string]http.HandlerFunc {
+	return map[string]http.HandlerFunc{"/healthz": h.healthz, "/readyz": h.readyz}
+}
+
 func (h *health) alive(now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -11,11 +11,13 @@ import (
 	"log/slog"
 	"os"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.zx2c4.com/wireguard/wgctrl"
 
 	"github.com/wireguardgateway/function-wireguard-gateway/agent/device"
 	"github.com/wireguardgateway/function-wireguard-gateway/agent/firewall"
 	"github.com/wireguardgateway/function-wireguard-gateway/agent/route"
+	"github.com/wireguardgateway/function-wireguard-gateway/agent/server"
 	"github.com/wireguardgateway/function-wireguard-gateway/agent/source"
 	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
 )
@@ -75,11 +77,15 @@ func Run(ctx context.Context, o Options, log *slog.Logger) error {
 		return fmt.Errorf("cannot talk to WireGuard: %w", err)
 	}
 	defer func() { _ = c.wireguard.Close() }()
-	server, err := serve(ctx, o.Listen, c.health, log)
+	registry := prometheus.NewRegistry()
+	if err := registry.Register(c.health); err != nil {
+		return fmt.Errorf("cannot register metrics: %w", err)
+	}
+	web, err := server.Start(ctx, o.Listen, c.health.probes(), registry, log)
 	if err != nil {
 		return err
 	}
-	defer server.stop(context.WithoutCancel(ctx))
+	defer web.Stop(context.WithoutCancel(ctx))
 	network, err := route.Watch(ctx)
 	if err != nil {
 		return err

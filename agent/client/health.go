@@ -1,26 +1,14 @@
 package client
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"log/slog"
-	"net"
 	"net/http"
 	"sync"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-const (
-	// stuck is after how long without a turn the loop counts as hanging.
-	stuck = time.Minute
-
-	serverTimeout = 10 * time.Second
-	stopTimeout   = time.Second
-)
+// stuck is after how long without a turn the loop counts as hanging.
+const stuck = time.Minute
 
 // health is what the probes see. It is safe for concurrent use.
 type health struct {
@@ -36,6 +24,10 @@ type health struct {
 
 func newHealth() *health {
 	return &health{beat: time.Now(), reasons: []string{"the sidecar has just started"}}
+}
+
+func (h *health) probes() map[string]http.HandlerFunc {
+	return map[string]http.HandlerFunc{"/healthz": h.healthz, "/startupz": h.startupz, "/readyz": h.readyz}
 }
 
 func (h *health) alive(now time.Time) {
@@ -119,38 +111,4 @@ func (c *client) tell() {
 		warnings = append(warnings, "the last good enrolment is in force: "+c.rejected)
 	}
 	c.health.set(reasons, warnings)
-}
-
-// server serves health and metrics.
-type server struct {
-	http *http.Server
-}
-
-func serve(ctx context.Context, address string, h *health, log *slog.Logger) (*server, error) {
-	registry := prometheus.NewRegistry()
-	if err := registry.Register(h); err != nil {
-		return nil, fmt.Errorf("cannot register metrics: %w", err)
-	}
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /healthz", h.healthz)
-	mux.HandleFunc("GET /startupz", h.startupz)
-	mux.HandleFunc("GET /readyz", h.readyz)
-	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
-	if err != nil {
-		return nil, fmt.Errorf("cannot listen for probes: %w", err)
-	}
-	s := &server{http: &http.Server{Handler: mux, ReadHeaderTimeout: serverTimeout, ReadTimeout: serverTimeout, WriteTimeout: serverTimeout}}
-	go func() {
-		if err := s.http.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			log.Error("cannot serve probes", "error", err)
-		}
-	}()
-	return s, nil
-}
-
-func (s *server) stop(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
-	defer cancel()
-	_ = s.http.Shutdown(ctx)
 }
