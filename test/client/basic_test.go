@@ -11,6 +11,6 @@ func TestThroughGateway(t *testing.T) {
 	w.expectSeen("up", seenGateway4, gateway6)
 	w.expectNoLeak("up")
 	if t.Failed() {
-		t.Log(s.out, w.app.run("nft list ruleset"), w.app.run("ip rule"), w.app.run("ip route show table 51820"), w.app.run("wg show"), w.gateway.run("wg show"))
+		t.Log(s.Out, w.app.Run("nft list ruleset"), w.app.Run("ip rule"), w.app.Run("ip route show table 51820"), w.app.Run("wg show"), w.gateway.Run("wg show"))
 	}
 }

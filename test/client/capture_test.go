@@ -36,11 +36,11 @@ func (p packet) String() string {
 
 // capture starts on an interface of the node.
 func (h *host) capture(device string) *capture {
-	h.t.Helper()
+	h.T.Helper()
 	c := &capture{}
 	fd := -1
 	var err error
-	h.within(func() {
+	h.Within(func() {
 		var link *net.Interface
 		if link, err = net.InterfaceByName(device); err != nil {
 			return
@@ -53,10 +53,10 @@ func (h *host) capture(device string) *capture {
 		err = unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: htons(unix.ETH_P_ALL), Ifindex: link.Index})
 	})
 	if err != nil {
-		h.t.Fatal(err)
+		h.T.Fatal(err)
 	}
 	stop, stopped := make(chan struct{}), make(chan struct{})
-	h.t.Cleanup(func() { close(stop); <-stopped; _ = unix.Close(fd) })
+	h.T.Cleanup(func() { close(stop); <-stopped; _ = unix.Close(fd) })
 	go func() {
 		defer close(stopped)
 		b := make([]byte, 1<<16)

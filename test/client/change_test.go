@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/wireguardgateway/function-wireguard-gateway/test/netns"
 	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
 )
 
@@ -41,7 +42,7 @@ func TestEnrolmentChanges(t *testing.T) {
 	// A smaller MTU.
 	e.MTU = 1300
 	w.enrol(e)
-	waitFor(t, limit, "the MTU", func() error { return want(w.app.run("ip link show wgc0"), "mtu 1300 ") })
+	netns.WaitFor(t, limit, "the MTU", func() error { return want(w.app.Run("ip link show wgc0"), "mtu 1300 ") })
 	w.expectSeen("a smaller MTU", seenGateway4, gateway6)
 
 	// Another key of the gateway, which comes to the gateway a moment later.
@@ -49,18 +50,18 @@ func TestEnrolmentChanges(t *testing.T) {
 	w.enrol(e)
 	s.waitReason("has not answered a handshake")
 	w.expectClosed("another key")
-	w.gateway.write("gateway.key", otherKey.String()+"\n")
-	w.gateway.run("wg set wg0 private-key /run/gateway.key")
+	w.gateway.Write("gateway.key", otherKey.String()+"\n")
+	w.gateway.Run("wg set wg0 private-key /run/gateway.key")
 	s.waitReady()
 	w.expectSeen("another key", seenGateway4, gateway6)
 
 	// Another port.
-	w.gateway.run("wg set wg0 listen-port 4500")
-	w.node.run("nft add element ip nodenat endpoints { " + endpoint4 + " . udp . 4500 : " + gateway4 + " . 4500 }")
+	w.gateway.Run("wg set wg0 listen-port 4500")
+	w.node.Run("nft add element ip nodenat endpoints { " + endpoint4 + " . udp . 4500 : " + gateway4 + " . 4500 }")
 	e.Endpoint = endpointName + ":4500"
 	w.enrol(e)
 	port := func(p packet) bool { return p.proto == "udp" && p.fromPort == 51821 && p.toPort == 4500 }
-	waitFor(t, limit, "the other port", func() error {
+	netns.WaitFor(t, limit, "the other port", func() error {
 		if w.leaks.count(port) == 0 {
 			return errors.New("nothing is sent to it")
 		}
@@ -72,30 +73,30 @@ func TestEnrolmentChanges(t *testing.T) {
 	// Another address, without a name.
 	e.Endpoint = gateway4 + ":4500"
 	w.enrol(e)
-	waitFor(t, limit, "the address", func() error { return want(w.app.run("wg show wgc0 endpoints"), gateway4+":4500") })
+	netns.WaitFor(t, limit, "the address", func() error { return want(w.app.Run("wg show wgc0 endpoints"), gateway4+":4500") })
 	s.waitReady()
 	w.expectSeen("an address", seenGateway4, gateway6)
 
 	// What cannot be used changes nothing.
-	said := len(s.out.String())
+	said := len(s.Out.String())
 	for _, bad := range []string{"{", `{"version":2}`, strings.Replace(s.enrolment(w), `"mtu":1300`, `"mtu":1`, 1)} {
-		w.app.write("enrolment/enrolment.json", bad)
-		waitFor(t, limit, "a word on it", func() error {
+		w.app.Write("enrolment/enrolment.json", bad)
+		netns.WaitFor(t, limit, "a word on it", func() error {
 			if out, err := s.probe(); err != nil || !strings.Contains(out, "the last good enrolment is in force") {
 				return fmt.Errorf("%s %w", out, err)
 			}
 			return nil
 		})
 		w.enrol(e)
-		waitFor(t, limit, "nothing more on it", func() error {
+		netns.WaitFor(t, limit, "nothing more on it", func() error {
 			if out, err := s.probe(); err != nil || strings.Contains(out, "in force") {
 				return fmt.Errorf("%s %w", out, err)
 			}
 			return nil
 		})
 	}
-	if !strings.Contains(s.out.String()[said:], "cannot take enrolment") {
-		t.Errorf("nothing is said of a bad enrolment: %s", s.out.String()[said:])
+	if !strings.Contains(s.Out.String()[said:], "cannot take enrolment") {
+		t.Errorf("nothing is said of a bad enrolment: %s", s.Out.String()[said:])
 	}
 	w.expectSeen("after bad ones", seenGateway4, gateway6)
 
@@ -105,23 +106,23 @@ func TestEnrolmentChanges(t *testing.T) {
 	}
 	w.expectNoLeak("after all", direct, port)
 	for _, key := range []wireguard.Key{classKey, gatewayKey, wireguard.PodKey(classKey, w.uid)} {
-		if strings.Contains(s.out.String(), key.String()) {
+		if strings.Contains(s.Out.String(), key.String()) {
 			t.Error("the log has a key")
 		}
 	}
 	if t.Failed() {
-		t.Log(s.out)
+		t.Log(s.Out)
 	}
 }
 
-func (s *sidecar) enrolment(w *world) string { return w.app.run("cat /run/enrolment/enrolment.json") }
+func (s *sidecar) enrolment(w *world) string { return w.app.Run("cat /run/enrolment/enrolment.json") }
 
 // expectSvc waits until another pod sees these addresses.
 func (w *world) expectSvc(when, four, six string) {
 	w.t.Helper()
 	for a, seen := range map[string]string{svc4: four, svc6: six} {
 		for _, network := range []string{"udp", "tcp"} {
-			waitFor(w.t, limit, when, func() error {
+			netns.WaitFor(w.t, limit, when, func() error {
 				if got := w.app.ask(network, a); got != seen {
 					return fmt.Errorf("%s to %s is seen as %s, want %s", network, a, got, seen)
 				}
@@ -142,8 +143,8 @@ func TestKubeletMount(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.app.write("enrolment/"+version+"/enrolment.json", string(b))
-		w.app.exec("sh", "-ec", "cd /run/enrolment; ln -s "+version+" ..data_tmp; mv -T ..data_tmp ..data; [ -e enrolment.json ] || ln -s ..data/enrolment.json enrolment.json")
+		w.app.Write("enrolment/"+version+"/enrolment.json", string(b))
+		w.app.Exec("sh", "-ec", "cd /run/enrolment; ln -s "+version+" ..data_tmp; mv -T ..data_tmp ..data; [ -e enrolment.json ] || ln -s ..data/enrolment.json enrolment.json")
 	}
 	e := enrolment()
 	place("..one", e)
@@ -151,7 +152,7 @@ func TestKubeletMount(t *testing.T) {
 	e.MTU = 1380
 	place("..two", e)
 	at := time.Now()
-	waitFor(t, limit, "the new version", func() error { return want(w.app.run("ip link show wgc0"), "mtu 1380 ") })
+	netns.WaitFor(t, limit, "the new version", func() error { return want(w.app.Run("ip link show wgc0"), "mtu 1380 ") })
 	t.Logf("taken up after %s", time.Since(at).Round(time.Millisecond))
 }
 
@@ -162,23 +163,23 @@ func TestRoamingEndpoint(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	s := up(t, w, enrolment())
-	w.app.run("wg set wgc0 peer " + gatewayKey.Public().String() + " endpoint " + gateway4 + ":51820")
+	w.app.Run("wg set wgc0 peer " + gatewayKey.Public().String() + " endpoint " + gateway4 + ":51820")
 	w.expectSeen("roamed", seenGateway4, gateway6)
 	time.Sleep(1500 * time.Millisecond)
-	if err := want(w.app.run("wg show wgc0 endpoints"), gateway4+":51820"); err != nil {
+	if err := want(w.app.Run("wg show wgc0 endpoints"), gateway4+":51820"); err != nil {
 		t.Fatalf("a gateway that answers is to be left alone: %v", err)
 	}
 	w.leaks.reset()
 	w.replaceGateway(endpoint4)
 	at := time.Now()
-	waitFor(t, limit, "the other gateway", func() error {
+	netns.WaitFor(t, limit, "the other gateway", func() error {
 		if got := w.app.ask("udp", inet4); got != "203.0.113.211" {
 			return fmt.Errorf("seen as %s", got)
 		}
 		return nil
 	})
 	t.Logf("after %s", time.Since(at).Round(time.Millisecond))
-	if err := want(w.app.run("wg show wgc0 endpoints"), endpoint4+":51820"); err != nil {
+	if err := want(w.app.Run("wg show wgc0 endpoints"), endpoint4+":51820"); err != nil {
 		t.Error(err)
 	}
 	s.waitReady()
@@ -190,7 +191,7 @@ func TestReadiness(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	s := up(t, w, enrolment())
-	w.gateway.run("ip link set eth0 down")
+	w.gateway.Run("ip link set eth0 down")
 	at := time.Now()
 	s.waitReason("has not answered a handshake")
 	took := time.Since(at)
@@ -201,9 +202,9 @@ func TestReadiness(t *testing.T) {
 	if v := s.metric("wireguard_client_ready"); v != "0" {
 		t.Errorf("wireguard_client_ready is %s", v)
 	}
-	w.gateway.run("ip link set eth0 up")
+	w.gateway.Run("ip link set eth0 up")
 	for _, l := range []string{"ip route add default via 10.244.0.1", "ip addr replace " + gateway6 + "/64 dev eth0 nodad", "ip -6 route add default via 2001:db8:2::1"} {
-		w.gateway.run(l)
+		w.gateway.Run(l)
 	}
 	at = time.Now()
 	s.waitReady()
@@ -219,7 +220,7 @@ func TestReadiness(t *testing.T) {
 	}
 	// What is not of the tunnel is counted when it is dropped.
 	w.app.askMarked("udp", inet4, wireguard.FirewallMark)
-	waitFor(t, limit, "the dropped packet", func() error {
+	netns.WaitFor(t, limit, "the dropped packet", func() error {
 		if v := s.metric("wireguard_client_dropped_packets_total"); v == "0" {
 			return errors.New("none")
 		}
@@ -229,16 +230,16 @@ func TestReadiness(t *testing.T) {
 
 // metric returns a metric without labels as it is written.
 func (s *sidecar) metric(name string) string {
-	s.t.Helper()
+	s.T.Helper()
 	c := http.Client{Transport: &http.Transport{DialContext: s.h.dialContext}, Timeout: limit}
 	resp, err := c.Get("http://127.0.0.1:9586/metrics")
 	if err != nil {
-		s.t.Fatal(err)
+		s.T.Fatal(err)
 	}
 	defer func() { _ = resp.Body.Close() }()
 	b := new(strings.Builder)
 	if err := resp.Write(b); err != nil {
-		s.t.Fatal(err)
+		s.T.Fatal(err)
 	}
 	for l := range strings.Lines(b.String()) {
 		if v, ok := strings.CutPrefix(l, name+" "); ok {
@@ -262,8 +263,8 @@ func TestRestart(t *testing.T) {
 			time.Sleep(time.Second)
 			w.leaks.reset()
 			at := time.Now()
-			s.signal(signal)
-			<-s.done
+			s.Signal(signal)
+			<-s.Done
 			s = w.startSidecar()
 			s.waitReady()
 			ready := time.Since(at)
@@ -303,7 +304,7 @@ func TestStartTime(t *testing.T) {
 				since(at, later)
 				w.admit(w.gateway)
 			}
-			waitFor(t, limit, "the startup probe", func() error { _, err := s.probe("--startup"); return err })
+			netns.WaitFor(t, limit, "the startup probe", func() error { _, err := s.probe("--startup"); return err })
 			took := time.Since(at)
 			t.Logf("the gateway knows the pod after %s: started after %s", later, took.Round(time.Millisecond))
 			// WireGuard by itself tries again after 5 seconds.
@@ -336,7 +337,7 @@ func TestOneFamily(t *testing.T) {
 			e.Endpoint = tc.endpoint
 			e.BypassCIDRs = cluster()
 			if tc.noIPv6 {
-				w.app.sysctl("net.ipv6.conf.all.disable_ipv6=1", "net.ipv6.conf.default.disable_ipv6=1")
+				w.app.Sysctl("net.ipv6.conf.all.disable_ipv6=1", "net.ipv6.conf.default.disable_ipv6=1")
 			}
 			w.enrol(e)
 			s := w.startSidecarWith("POD_UID="+w.uid, "POD_IPS="+tc.ips, "NODE_NAME=node-1")
@@ -353,7 +354,7 @@ func TestOneFamily(t *testing.T) {
 			}
 			w.expectNoLeak("one family")
 			if t.Failed() {
-				t.Log(s.out)
+				t.Log(s.Out)
 			}
 		})
 	}
@@ -366,9 +367,9 @@ func TestQuiet(t *testing.T) {
 	w := newWorld(t)
 	s := up(t, w, enrolment())
 	time.Sleep(2 * time.Second)
-	said, used, table := len(s.out.String()), s.cpu(), w.app.run("nft -a list table inet wireguard_lockdown")
+	said, used, table := len(s.Out.String()), s.cpu(), w.app.Run("nft -a list table inet wireguard_lockdown")
 	time.Sleep(idle)
-	if log := s.out.String()[said:]; log != "" {
+	if log := s.Out.String()[said:]; log != "" {
 		t.Errorf("the sidecar has something to say:\n%s", log)
 	}
 	share := (s.cpu() - used).Seconds() / idle.Seconds()
@@ -376,7 +377,7 @@ func TestQuiet(t *testing.T) {
 	if share > 0.02 {
 		t.Errorf("the sidecar uses %.1f %% of a processor for nothing", 100*share)
 	}
-	if now := w.app.run("nft -a list table inet wireguard_lockdown"); withoutHandles(now) != withoutHandles(table) {
+	if now := w.app.Run("nft -a list table inet wireguard_lockdown"); withoutHandles(now) != withoutHandles(table) {
 		t.Error("the lockdown was written for nothing")
 	}
 	if v := s.metric("wireguard_client_renewals_total"); v != "1" {
@@ -398,14 +399,14 @@ func TestBlind(t *testing.T) {
 	w := newWorld(t)
 	s := up(t, w, enrolment())
 	w.leaks.reset()
-	w.app.run("rm /run/wireguard/wgc0.sock")
+	w.app.Run("rm /run/wireguard/wgc0.sock")
 	select {
-	case <-s.done:
+	case <-s.Done:
 	case <-time.After(limit):
-		t.Fatalf("it goes on: %s", s.out)
+		t.Fatalf("it goes on: %s", s.Out)
 	}
-	if s.cmd.ProcessState.Success() || !strings.Contains(s.out.String(), "cannot look at wgc0") {
-		t.Errorf("%v: %s", s.cmd.ProcessState, s.out)
+	if s.Cmd.ProcessState.Success() || !strings.Contains(s.Out.String(), "cannot look at wgc0") {
+		t.Errorf("%v: %s", s.Cmd.ProcessState, s.Out)
 	}
 	w.startSidecar().waitReady()
 	w.expectSeen("another process", seenGateway4, gateway6)
@@ -420,6 +421,6 @@ func TestSearchDomain(t *testing.T) {
 	s := up(t, w, enrolment())
 	w.expectSeen("beside a search domain that knows any name", seenGateway4, gateway6)
 	if n := w.leaks.count(func(p packet) bool { return p.to == netip.MustParseAddr(inet4) }); n != 0 {
-		t.Errorf("%d packets to what the search domain says: %s", n, s.out)
+		t.Errorf("%d packets to what the search domain says: %s", n, s.Out)
 	}
 }

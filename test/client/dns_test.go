@@ -19,14 +19,14 @@ type dnsServer struct {
 }
 
 func (h *host) serveDNS(names map[string][]string) *dnsServer {
-	h.t.Helper()
+	h.T.Helper()
 	d := &dnsServer{names: names}
 	var err error
-	h.within(func() { d.conn, err = net.ListenPacket("udp", "0.0.0.0:53") })
+	h.Within(func() { d.conn, err = net.ListenPacket("udp", "0.0.0.0:53") })
 	if err != nil {
-		h.t.Fatal(err)
+		h.T.Fatal(err)
 	}
-	h.t.Cleanup(func() { _ = d.conn.Close() })
+	h.T.Cleanup(func() { _ = d.conn.Close() })
 	go d.serve()
 	return d
 }
@@ -117,10 +117,10 @@ func (d *dnsServer) answer(q []byte) []byte {
 // lookup asks the nameserver as a process of the pod does, and returns the
 // first address or what went wrong.
 func (h *host) lookup(name string) string {
-	h.t.Helper()
+	h.T.Helper()
 	var c net.Conn
 	var err error
-	h.within(func() { c, err = net.Dial("udp", nameserver4+":53") })
+	h.Within(func() { c, err = net.Dial("udp", nameserver4+":53") })
 	if err != nil {
 		return reason(err)
 	}

@@ -26,8 +26,8 @@ func TestInbound(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorldOf(t, tc.shape)
-			w.app.sysctl(fmt.Sprintf("net.ipv4.conf.all.rp_filter=%d", tc.rpFilter), fmt.Sprintf("net.ipv4.conf.default.rp_filter=%d", tc.rpFilter))
-			w.gateway.run("nft list tables")
+			w.app.Sysctl(fmt.Sprintf("net.ipv4.conf.all.rp_filter=%d", tc.rpFilter), fmt.Sprintf("net.ipv4.conf.default.rp_filter=%d", tc.rpFilter))
+			w.gateway.Run("nft list tables")
 			e := enrolment()
 			if tc.bypass {
 				e.BypassCIDRs = cluster()
@@ -110,7 +110,7 @@ func TestInbound(t *testing.T) {
 			w.expectNoLeak("to the cluster", func(p packet) bool { return tc.bypass && to(svc4, svc6, service4)(p) })
 			w.expectSeen("after all", seenGateway4, gateway6)
 			if t.Failed() {
-				t.Log(s.out, w.app.run("nft list ruleset"), w.app.run("ip rule"), w.app.run("ip route"), w.app.run("wg show"))
+				t.Log(s.Out, w.app.Run("nft list ruleset"), w.app.Run("ip rule"), w.app.Run("ip route"), w.app.Run("wg show"))
 			}
 		})
 	}
@@ -119,7 +119,7 @@ func TestInbound(t *testing.T) {
 // forwardPort makes the gateway forward the port to the pod.
 func (w *world) forwardPort() {
 	w.t.Helper()
-	w.gateway.nft(fmt.Sprintf(`table inet gateway {
+	w.gateway.NFT(fmt.Sprintf(`table inet gateway {
   chain forwarded {
     type nat hook prerouting priority dstnat; policy accept;
     iifname "eth0" meta l4proto { tcp, udp } th dport %d dnat ip to %s

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/wireguardgateway/function-wireguard-gateway/test/netns"
 	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
 )
 
@@ -33,33 +34,33 @@ func faults() map[string]fault {
 	deleteRules := func(w *world, _ *sidecar) {
 		for _, f := range []string{"-4", "-6"} {
 			for _, p := range []string{"99", "102"} {
-				w.app.run("ip " + f + " rule del prio " + p)
+				w.app.Run("ip " + f + " rule del prio " + p)
 			}
 		}
 	}
 	deleteRoutes := func(w *world, _ *sidecar) {
 		for _, f := range []string{"-4", "-6"} {
-			w.app.run("ip " + f + " route flush table 51820")
+			w.app.Run("ip " + f + " route flush table 51820")
 		}
 	}
-	deleteLink := func(w *world, _ *sidecar) { w.app.run("ip link del wgc0") }
+	deleteLink := func(w *world, _ *sidecar) { w.app.Run("ip link del wgc0") }
 	return map[string]fault{
 		"Killed":        {reason: "the sidecar is killed", happen: func(_ *world, s *sidecar) { s.kill9() }},
-		"Terminated":    {reason: "the sidecar is told to end", happen: func(_ *world, s *sidecar) { s.signal(syscall.SIGTERM); <-s.done }, control: func(_ *world, s *sidecar) { s.kill9() }},
+		"Terminated":    {reason: "the sidecar is told to end", happen: func(_ *world, s *sidecar) { s.Signal(syscall.SIGTERM); <-s.Done }, control: func(_ *world, s *sidecar) { s.kill9() }},
 		"LinkDeleted":   {reason: "the interface is deleted", happen: deleteLink, heals: true},
-		"LinkDown":      {reason: "the interface is taken down", happen: func(w *world, _ *sidecar) { w.app.run("ip link set wgc0 down") }, heals: true},
+		"LinkDown":      {reason: "the interface is taken down", happen: func(w *world, _ *sidecar) { w.app.Run("ip link set wgc0 down") }, heals: true},
 		"RulesDeleted":  {reason: "the rules are deleted", happen: deleteRules, heals: true},
 		"RoutesDeleted": {reason: "the routes are deleted", happen: deleteRoutes, heals: true},
 		"BothDeleted":   {reason: "rules and interface are deleted", happen: func(w *world, s *sidecar) { deleteRules(w, s); deleteLink(w, s) }, heals: true},
 		"PeerRemoved": {
 			reason:  "the peer is removed from the device",
-			happen:  func(w *world, _ *sidecar) { w.app.run("wg set wgc0 peer " + gatewayKey.Public().String() + " remove") },
+			happen:  func(w *world, _ *sidecar) { w.app.Run("wg set wgc0 peer " + gatewayKey.Public().String() + " remove") },
 			control: deleteLink, heals: true,
 		},
 		"GatewayGone": {
 			reason:  "the gateway is gone",
-			happen:  func(w *world, _ *sidecar) { w.gateway.run("ip link set eth0 down") },
-			control: func(w *world, s *sidecar) { w.gateway.run("ip link set eth0 down"); deleteLink(w, s) },
+			happen:  func(w *world, _ *sidecar) { w.gateway.Run("ip link set eth0 down") },
+			control: func(w *world, s *sidecar) { w.gateway.Run("ip link set eth0 down"); deleteLink(w, s) },
 		},
 		"GatewayReplaced": {
 			reason: "the Service has another pod",
@@ -86,9 +87,9 @@ func faults() map[string]fault {
 // key, at another address, behind this address of a Service.
 func (w *world) replaceGateway(service string) {
 	w.t.Helper()
-	w.gateway.run("ip link set eth0 down")
+	w.gateway.Run("ip link set eth0 down")
 	other := w.attach("gw2", shape{device: "eth0"}, "10.244.3.11", "2001:db8:9::11")
-	w.node.nft(`table ip nodenat {
+	w.node.NFT(`table ip nodenat {
   chain pre {
     ip daddr ` + service + ` udp dport 51820 dnat to 10.244.3.11:51820
   }
@@ -97,12 +98,12 @@ func (w *world) replaceGateway(service string) {
   }
 }`)
 	if service == endpoint4 {
-		w.node.run("nft delete element ip nodenat endpoints { " + endpoint4 + " . udp . 51820 }")
+		w.node.Run("nft delete element ip nodenat endpoints { " + endpoint4 + " . udp . 51820 }")
 	} else {
 		w.dns.set(endpointName, service)
 	}
 	// As kube-proxy does with what goes to an endpoint that is gone.
-	_, _ = w.node.try("conntrack", "-D", "-p", "udp", "--orig-port-dst", "51820")
+	_, _ = w.node.Try("conntrack", "-D", "-p", "udp", "--orig-port-dst", "51820")
 	w.serveGateway(other)
 	w.admit(other)
 }
@@ -126,7 +127,7 @@ func TestNoLeak(t *testing.T) {
 				four, six = seenGateway4, gateway6
 			}
 			if f.heals {
-				waitFor(t, limit, "traffic", func() error {
+				netns.WaitFor(t, limit, "traffic", func() error {
 					if got := w.app.ask("udp", inet4); got != four {
 						return fmt.Errorf("seen as %s", got)
 					}
@@ -158,7 +159,7 @@ func TestNoLeak(t *testing.T) {
 				w.expectNoLeak("a new sidecar")
 			}
 			if t.Failed() {
-				t.Log(s.out, w.app.run("nft list ruleset"), w.app.run("ip rule"), w.app.run("ip -6 rule"), w.app.run("wg show"))
+				t.Log(s.Out, w.app.Run("nft list ruleset"), w.app.Run("ip rule"), w.app.Run("ip -6 rule"), w.app.Run("wg show"))
 			}
 		})
 	}
@@ -168,7 +169,7 @@ func TestNoLeak(t *testing.T) {
 func (w *world) unlock() {
 	w.t.Helper()
 	for _, family := range []string{"inet", "netdev"} {
-		w.app.run("nft delete table " + family + " " + wireguard.LockdownTable)
+		w.app.Run("nft delete table " + family + " " + wireguard.LockdownTable)
 	}
 }
 
@@ -233,7 +234,7 @@ func TestNoLeakAtStart(t *testing.T) {
 	}
 	w.admit(w.gateway)
 	at := time.Now()
-	waitFor(t, limit, "the startup probe", func() error { _, err := s.probe("--startup"); return err })
+	netns.WaitFor(t, limit, "the startup probe", func() error { _, err := s.probe("--startup"); return err })
 	t.Logf("started %s after the gateway knew the pod", time.Since(at).Round(time.Millisecond))
 	w.expectSeen("started", seenGateway4, gateway6)
 	l.end()
@@ -262,9 +263,9 @@ func TestNoFacts(t *testing.T) {
 			w := newWorld(t)
 			w.enrol(enrolment())
 			s := w.startSidecarWith(tc.environment...)
-			<-s.done
-			if s.cmd.ProcessState.Success() || !strings.Contains(s.out.String(), tc.want) {
-				t.Errorf("%v: %s", s.cmd.ProcessState, s.out)
+			<-s.Done
+			if s.Cmd.ProcessState.Success() || !strings.Contains(s.Out.String(), tc.want) {
+				t.Errorf("%v: %s", s.Cmd.ProcessState, s.Out)
 			}
 			w.leaks.reset()
 			w.expectClosed("without facts")
@@ -288,11 +289,11 @@ func TestLockdownChanged(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
 			s := up(t, w, enrolment())
-			before := withoutHandles(w.app.run("nft list table inet wireguard_lockdown"))
-			w.app.exec(append([]string{"nft"}, strings.Fields(change)...)...)
+			before := withoutHandles(w.app.Run("nft list table inet wireguard_lockdown"))
+			w.app.Exec(append([]string{"nft"}, strings.Fields(change)...)...)
 			at := time.Now()
-			waitFor(t, limit, "the lockdown as it was", func() error {
-				now, err := w.app.try("nft", "list", "table", "inet", "wireguard_lockdown")
+			netns.WaitFor(t, limit, "the lockdown as it was", func() error {
+				now, err := w.app.Try("nft", "list", "table", "inet", "wireguard_lockdown")
 				if err != nil {
 					return err
 				}
@@ -302,8 +303,8 @@ func TestLockdownChanged(t *testing.T) {
 				return nil
 			})
 			t.Logf("after %s", time.Since(at).Round(time.Millisecond))
-			if !strings.Contains(s.out.String(), "somebody else has changed the lockdown") {
-				t.Errorf("nothing is said of it: %s", s.out)
+			if !strings.Contains(s.Out.String(), "somebody else has changed the lockdown") {
+				t.Errorf("nothing is said of it: %s", s.Out)
 			}
 			w.expectSeen("put right", seenGateway4, gateway6)
 		})
@@ -340,7 +341,7 @@ func TestNameserverOfSidecar(t *testing.T) {
 	ask := func() int {
 		t.Helper()
 		w.leaks.reset()
-		w.app.within(func() {
+		w.app.Within(func() {
 			if c, err := net.Dial("udp", net.JoinHostPort(nameserver4, "53")); err == nil {
 				_, _ = c.Write([]byte("x"))
 				_ = c.Close()
@@ -394,19 +395,19 @@ func TestFrames(t *testing.T) {
 		t.Errorf("a packet socket sees the mark %#x, with which frames can leave", m)
 	}
 	// Another interface is guarded as soon as it is there.
-	w.node.run(fmt.Sprintf("ip link add n-net1 type veth peer name net1 netns %d", w.app.pid))
-	w.app.run("ip link set net1 up")
-	waitFor(t, limit, "the other interface", func() error {
-		return want(w.app.run("nft list ruleset"), `device "net1"`)
+	w.node.Run(fmt.Sprintf("ip link add n-net1 type veth peer name net1 netns %d", w.app.PID))
+	w.app.Run("ip link set net1 up")
+	netns.WaitFor(t, limit, "the other interface", func() error {
+		return want(w.app.Run("nft list ruleset"), `device "net1"`)
 	})
-	w.app.run("nft delete table netdev " + wireguard.LockdownTable)
-	waitFor(t, limit, "the guard", func() error {
-		return want(w.app.run("nft list ruleset"), `device "eth0"`)
+	w.app.Run("nft delete table netdev " + wireguard.LockdownTable)
+	netns.WaitFor(t, limit, "the guard", func() error {
+		return want(w.app.Run("nft list ruleset"), `device "eth0"`)
 	})
-	w.app.run("ip link del net1")
+	w.app.Run("ip link del net1")
 	w.expectSeen("guarded", seenGateway4, gateway6)
 	s.freeze()
-	w.app.run("nft delete table netdev " + wireguard.LockdownTable)
+	w.app.Run("nft delete table netdev " + wireguard.LockdownTable)
 	if n := send(); n != 3 {
 		t.Errorf("%d of 3 frames left without guard, so the test shows nothing", n)
 	}
@@ -416,12 +417,12 @@ func TestFrames(t *testing.T) {
 // interface. Its filter can read the mark, and tell it by how much of a packet
 // it takes: a socket for each byte.
 func (h *host) seenMark() uint32 {
-	h.t.Helper()
+	h.T.Helper()
 	const offset = -0x1000 + 20 // SKF_AD_OFF + SKF_AD_MARK
 	sockets := make([]int, 4)
 	var conn net.Conn
 	var err error
-	h.within(func() {
+	h.Within(func() {
 		var link *net.Interface
 		if link, err = net.InterfaceByName("eth0"); err != nil {
 			return
@@ -449,19 +450,19 @@ func (h *host) seenMark() uint32 {
 		conn, err = net.Dial("udp", net.JoinHostPort(inet4, "9"))
 	})
 	if err != nil {
-		h.t.Fatal(err)
+		h.T.Fatal(err)
 	}
 	defer func() { _ = conn.Close() }()
 	// It leaves as a datagram of the tunnel, longer than any byte is great.
 	if _, err := conn.Write(make([]byte, 1000)); err != nil {
-		h.t.Fatal(err)
+		h.T.Fatal(err)
 	}
 	mark := uint32(0)
 	for i, fd := range sockets {
 		for {
 			n, from, err := unix.Recvfrom(fd, make([]byte, 2048), 0)
 			if err != nil {
-				h.t.Fatal(err)
+				h.T.Fatal(err)
 			}
 			if l, ok := from.(*unix.SockaddrLinklayer); ok && l.Pkttype == unix.PACKET_OUTGOING {
 				mark |= uint32(n-1) << (8 * i)
@@ -475,10 +476,10 @@ func (h *host) seenMark() uint32 {
 
 // frame sends a UDP datagram to the internet as a frame of our own.
 func (h *host) frame(mark int) {
-	h.t.Helper()
-	address := strings.Fields(h.run("cat /sys/class/net/eth0/address"))[0]
+	h.T.Helper()
+	address := strings.Fields(h.Run("cat /sys/class/net/eth0/address"))[0]
 	var err error
-	h.within(func() {
+	h.Within(func() {
 		var link *net.Interface
 		if link, err = net.InterfaceByName("eth0"); err != nil {
 			return
@@ -500,6 +501,6 @@ func (h *host) frame(mark int) {
 	})
 	// A full queue is how the kernel says that the guard has dropped it.
 	if err != nil && !errors.Is(err, unix.ENOBUFS) {
-		h.t.Fatal(err)
+		h.T.Fatal(err)
 	}
 }

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/wireguardgateway/function-wireguard-gateway/test/netns"
 )
 
 // answerTime is how long an answer may take.
@@ -24,19 +26,19 @@ const answerTime = 700 * time.Millisecond
 // It is a plain server: a socket of its own for UDP, that leaves the source of
 // its answers to the kernel.
 func (h *host) echo(port int) {
-	h.t.Helper()
+	h.T.Helper()
 	var l net.Listener
 	var p4, p6 net.PacketConn
 	var e1, e2, e3 error
-	h.within(func() {
+	h.Within(func() {
 		l, e1 = net.Listen("tcp", fmt.Sprintf("[::]:%d", port))
 		p4, e2 = net.ListenPacket("udp4", fmt.Sprintf("0.0.0.0:%d", port))
 		p6, e3 = net.ListenPacket("udp6", fmt.Sprintf("[::]:%d", port))
 	})
 	if err := errors.Join(e1, e2, e3); err != nil {
-		h.t.Fatal(err)
+		h.T.Fatal(err)
 	}
-	h.t.Cleanup(func() { _, _, _ = l.Close(), p4.Close(), p6.Close() })
+	h.T.Cleanup(func() { _, _, _ = l.Close(), p4.Close(), p6.Close() })
 	for _, p := range []net.PacketConn{p4, p6} {
 		go func() {
 			b := make([]byte, 1500)
@@ -81,7 +83,7 @@ func host4or6(a net.Addr) string {
 func (h *host) ask(network, address string) string { return h.askMarked(network, address, 0) }
 
 func (h *host) askMarked(network, address string, mark int) string {
-	h.t.Helper()
+	h.T.Helper()
 	var c net.Conn
 	var err error
 	d := net.Dialer{Timeout: answerTime, Control: func(_, _ string, rc syscall.RawConn) error {
@@ -92,7 +94,7 @@ func (h *host) askMarked(network, address string, mark int) string {
 		_ = rc.Control(func(fd uintptr) { failure = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_MARK, mark) })
 		return failure
 	}}
-	h.within(func() { c, err = d.Dial(network, net.JoinHostPort(address, strconv.Itoa(echoPort))) })
+	h.Within(func() { c, err = d.Dial(network, net.JoinHostPort(address, strconv.Itoa(echoPort))) })
 	if err != nil {
 		return reason(err)
 	}
@@ -128,8 +130,8 @@ func answered(s string) bool {
 
 // pings tells whether a ping is answered.
 func (h *host) pings(address string) bool {
-	h.t.Helper()
-	_, err := h.try("ping", "-n", "-c1", "-W1", address)
+	h.T.Helper()
+	_, err := h.Try("ping", "-n", "-c1", "-W1", address)
 	return err == nil
 }
 
@@ -141,11 +143,11 @@ type load struct {
 	sent int
 	stop chan struct{}
 	done sync.WaitGroup
-	ping []*process
+	ping []*netns.Process
 }
 
 func (h *host) load() *load {
-	h.t.Helper()
+	h.T.Helper()
 	l := &load{seen: map[string]int{}, stop: make(chan struct{})}
 	for _, a := range []string{inet4, inet6} {
 		family := "4"
@@ -156,9 +158,9 @@ func (h *host) load() *load {
 		l.flow(h, "udp"+family, to, false)
 		l.flow(h, "tcp"+family, to, false)
 		l.flow(h, "tcp"+family, to, true)
-		l.ping = append(l.ping, h.start("ping", "-n", "-q", "-i0.2", a))
+		l.ping = append(l.ping, h.Start("ping", "-n", "-q", "-i0.2", a))
 	}
-	h.t.Cleanup(l.end)
+	h.T.Cleanup(l.end)
 	return l
 }
 
@@ -181,7 +183,7 @@ func (l *load) flow(h *host, network, to string, errand bool) {
 		ticker := time.NewTicker(50 * time.Millisecond)
 		defer ticker.Stop()
 		// The thread stays in the pod's network.
-		_ = h.here(func() {
+		_ = h.Here(func() {
 			for {
 				select {
 				case <-l.stop:
@@ -230,7 +232,7 @@ func (l *load) end() {
 	}
 	l.done.Wait()
 	for _, p := range l.ping {
-		p.kill()
+		p.Kill()
 	}
 }
 
@@ -263,15 +265,15 @@ type beacon struct {
 }
 
 func (h *host) beacon(address string) *beacon {
-	h.t.Helper()
+	h.T.Helper()
 	var c net.Conn
 	var err error
-	h.within(func() { c, err = net.Dial("udp", net.JoinHostPort(address, strconv.Itoa(echoPort))) })
+	h.Within(func() { c, err = net.Dial("udp", net.JoinHostPort(address, strconv.Itoa(echoPort))) })
 	if err != nil {
-		h.t.Fatal(err)
+		h.T.Fatal(err)
 	}
 	b := &beacon{stop: make(chan struct{})}
-	h.t.Cleanup(func() { _ = c.Close() })
+	h.T.Cleanup(func() { _ = c.Close() })
 	go func() {
 		buffer := make([]byte, 100)
 		for {
@@ -323,6 +325,6 @@ func (b *beacon) end() (lost int, gap time.Duration) {
 // dialContext opens a connection from the host.
 func (h *host) dialContext(ctx context.Context, network, address string) (c net.Conn, err error) {
 	var d net.Dialer
-	h.within(func() { c, err = d.DialContext(ctx, network, address) })
+	h.Within(func() { c, err = d.DialContext(ctx, network, address) })
 	return c, err
 }

@@ -11,12 +11,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/wireguardgateway/function-wireguard-gateway/test/netns"
 	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
 )
 
 // sidecar is a running sidecar.
 type sidecar struct {
-	*process
+	*netns.Process
 	h *host
 }
 
@@ -27,7 +28,7 @@ func (w *world) enrol(e wireguard.Enrolment) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.app.write("enrolment/enrolment.json", string(b))
+	w.app.Write("enrolment/enrolment.json", string(b))
 }
 
 // container wraps a command as the sidecar's container is: CAP_NET_ADMIN and no
@@ -49,24 +50,24 @@ func (w *world) startSidecarWith(environment ...string) *sidecar {
 	w.t.Helper()
 	args := slices.Concat([]string{"unshare", "--mount", "--propagation", "private", "sh", "-ec", container, "container", "env"},
 		environment, []string{agentBinary, "client", "--enrolment=/run/enrolment/enrolment.json"})
-	return &sidecar{process: w.app.start(args...), h: w.app}
+	return &sidecar{Process: w.app.Start(args...), h: w.app}
 }
 
 // probe asks as the kubelet does.
 func (s *sidecar) probe(args ...string) (string, error) {
-	return s.h.try(append([]string{agentBinary, "probe"}, args...)...)
+	return s.h.Try(append([]string{agentBinary, "probe"}, args...)...)
 }
 
 // waitReady waits until traffic passes.
 func (s *sidecar) waitReady() {
-	s.t.Helper()
-	waitFor(s.t, limit, "the sidecar to be ready", func() error {
-		if !s.running() {
-			s.t.Fatalf("the sidecar has ended:\n%s", s.out)
+	s.T.Helper()
+	netns.WaitFor(s.T, limit, "the sidecar to be ready", func() error {
+		if !s.Running() {
+			s.T.Fatalf("the sidecar has ended:\n%s", s.Out)
 		}
 		out, err := s.probe()
 		if err != nil {
-			return fmt.Errorf("%w\n%s\n%s", err, out, s.out)
+			return fmt.Errorf("%w\n%s\n%s", err, out, s.Out)
 		}
 		return nil
 	})
@@ -74,8 +75,8 @@ func (s *sidecar) waitReady() {
 
 // waitReason waits until the sidecar is not ready, and says why.
 func (s *sidecar) waitReason(part string) {
-	s.t.Helper()
-	waitFor(s.t, limit, "a reason", func() error {
+	s.T.Helper()
+	netns.WaitFor(s.T, limit, "a reason", func() error {
 		out, err := s.probe()
 		if err == nil || !strings.Contains(out, part) {
 			return fmt.Errorf("no %q in %s", part, out)
@@ -87,8 +88,8 @@ func (s *sidecar) waitReason(part string) {
 // waitLocked waits until the lockdown is there.
 func (w *world) waitLocked() {
 	w.t.Helper()
-	waitFor(w.t, limit, "the lockdown", func() error {
-		_, err := w.app.try("nft", "list", "chain", "inet", wireguard.LockdownTable, "postrouting")
+	netns.WaitFor(w.t, limit, "the lockdown", func() error {
+		_, err := w.app.Try("nft", "list", "chain", "inet", wireguard.LockdownTable, "postrouting")
 		return err
 	})
 }
@@ -175,7 +176,7 @@ func (w *world) expectNoLeak(when string, allowed ...func(packet) bool) {
 	}
 	// The guard of the interfaces is there for frames. It must not be what
 	// stops packets: not every kernel has it.
-	out, err := w.app.try("nft", "list", "counter", "netdev", wireguard.LockdownTable, "dropped")
+	out, err := w.app.Try("nft", "list", "counter", "netdev", wireguard.LockdownTable, "dropped")
 	if err == nil && !strings.Contains(out, "packets 0 ") {
 		w.t.Errorf("%s: packets came as far as the interface: %s", when, out)
 	}
@@ -188,22 +189,22 @@ func to(addresses ...string) func(packet) bool {
 
 // pid returns the sidecar's own process.
 func (s *sidecar) pid() int {
-	s.t.Helper()
+	s.T.Helper()
 	// nsenter and the wrapper replace themselves.
-	return s.cmd.Process.Pid
+	return s.Cmd.Process.Pid
 }
 
 // kill9 is what the kernel does when memory runs out.
 func (s *sidecar) kill9() {
-	s.signal(syscall.SIGKILL)
-	<-s.done
+	s.Signal(syscall.SIGKILL)
+	<-s.Done
 }
 
 // freeze keeps the sidecar from mending anything.
 func (s *sidecar) freeze() {
-	s.t.Helper()
-	s.signal(syscall.SIGSTOP)
-	waitFor(s.t, limit, "the sidecar to stop", func() error {
+	s.T.Helper()
+	s.Signal(syscall.SIGSTOP)
+	netns.WaitFor(s.T, limit, "the sidecar to stop", func() error {
 		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.pid()))
 		if err != nil {
 			return err
@@ -218,16 +219,16 @@ func (s *sidecar) freeze() {
 // memory returns what the sidecar has of memory, in KiB, by a name of
 // /proc/PID/status.
 func (s *sidecar) memory(name string) int {
-	s.t.Helper()
+	s.T.Helper()
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.pid()))
 	if err != nil {
-		s.t.Fatal(err)
+		s.T.Fatal(err)
 	}
 	for l := range strings.Lines(string(b)) {
 		if v, ok := strings.CutPrefix(l, name+":"); ok {
 			n, err := strconv.Atoi(strings.Fields(v)[0])
 			if err != nil {
-				s.t.Fatal(err)
+				s.T.Fatal(err)
 			}
 			return n
 		}
@@ -240,10 +241,10 @@ func since(t time.Time, d time.Duration) { time.Sleep(time.Until(t.Add(d))) }
 
 // cpu returns the processor time that the sidecar has used.
 func (s *sidecar) cpu() time.Duration {
-	s.t.Helper()
+	s.T.Helper()
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.pid()))
 	if err != nil {
-		s.t.Fatal(err)
+		s.T.Fatal(err)
 	}
 	_, rest, _ := strings.Cut(string(b), ") ")
 	f := strings.Fields(rest)
@@ -252,7 +253,7 @@ func (s *sidecar) cpu() time.Duration {
 	for _, i := range []int{user, system} {
 		n, err := strconv.Atoi(f[i])
 		if err != nil {
-			s.t.Fatal(err)
+			s.T.Fatal(err)
 		}
 		ticks += n
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/wireguardgateway/function-wireguard-gateway/test/netns"
 	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
 )
 
@@ -62,16 +63,16 @@ func newWorldOf(t *testing.T, s shape) *world {
 		s.device = "eth0"
 	}
 	w := &world{t: t, node: newHost(t, "node"), gateways: map[string]*host{}, uid: "7d2b6e54-6a0e-4a43-a3b7-2f6c0f0a1d11"}
-	w.node.sysctl("net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1")
+	w.node.Sysctl("net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1")
 	w.app = w.attach("app", s, app4, app6)
 	others := shape{routed: s.routed, device: "eth0"}
 	w.gateway = w.attach("gw", others, gateway4, gateway6)
 	w.svc = w.attach("svc", others, svc4, svc6)
 	w.inet = w.attach("inet", shape{device: "eth0"}, inet4, inet6)
 	for _, a := range []string{"205", "210", "211", "220"} {
-		w.node.run("ip addr add 203.0.113." + a + "/24 dev n-inet")
+		w.node.Run("ip addr add 203.0.113." + a + "/24 dev n-inet")
 	}
-	w.node.nft(`
+	w.node.NFT(`
 table ip nodenat {
   map endpoints {
     type ipv4_addr . inet_proto . inet_service : ipv4_addr . inet_service
@@ -95,9 +96,9 @@ table ip nodenat {
     oifname "n-inet" ip saddr ` + svc4 + ` snat to 203.0.113.220
   }
 }`)
-	w.app.write("resolv.conf", "search apps.svc.cluster.local svc.cluster.local cluster.local\nnameserver "+nameserver4+"\noptions ndots:5\n")
+	w.app.Write("resolv.conf", "search apps.svc.cluster.local svc.cluster.local cluster.local\nnameserver "+nameserver4+"\noptions ndots:5\n")
 	// It was bound before it was written.
-	w.app.exec("sh", "-ec", "umount /etc/resolv.conf; mount --bind /run/resolv.conf /etc/resolv.conf")
+	w.app.Exec("sh", "-ec", "umount /etc/resolv.conf; mount --bind /run/resolv.conf /etc/resolv.conf")
 	w.dns = w.svc.serveDNS(map[string][]string{endpointName + ".": {endpoint4}})
 	w.inet.echo(echoPort)
 	w.svc.echo(echoPort)
@@ -111,30 +112,30 @@ func (w *world) attach(name string, s shape, four, six string) *host {
 	w.t.Helper()
 	h := newHost(w.t, name)
 	port := "n-" + name
-	w.node.run(fmt.Sprintf("ip link add %s type veth peer name %s netns %d", port, s.device, h.pid))
-	w.node.run("ip link set " + port + " up")
+	w.node.Run(fmt.Sprintf("ip link add %s type veth peer name %s netns %d", port, s.device, h.PID))
+	w.node.Run("ip link set " + port + " up")
 	if s.routed {
-		h.run("ip addr add " + four + "/32 dev " + s.device)
-		h.run("ip addr add " + six + "/128 dev " + s.device + " nodad")
-		h.run("ip link set " + s.device + " up")
-		w.node.run("ip addr add 169.254.1.1/32 dev " + port)
-		w.node.run("ip -6 addr add fe80::1/64 dev " + port + " nodad")
-		w.node.run("ip route add " + four + "/32 dev " + port)
-		w.node.run("ip -6 route add " + six + "/128 dev " + port)
-		h.run("ip route add 169.254.1.1 dev " + s.device + " scope link")
-		h.run("ip route add default via 169.254.1.1 dev " + s.device)
-		h.run("ip -6 route add default via fe80::1 dev " + s.device)
+		h.Run("ip addr add " + four + "/32 dev " + s.device)
+		h.Run("ip addr add " + six + "/128 dev " + s.device + " nodad")
+		h.Run("ip link set " + s.device + " up")
+		w.node.Run("ip addr add 169.254.1.1/32 dev " + port)
+		w.node.Run("ip -6 addr add fe80::1/64 dev " + port + " nodad")
+		w.node.Run("ip route add " + four + "/32 dev " + port)
+		w.node.Run("ip -6 route add " + six + "/128 dev " + port)
+		h.Run("ip route add 169.254.1.1 dev " + s.device + " scope link")
+		h.Run("ip route add default via 169.254.1.1 dev " + s.device)
+		h.Run("ip -6 route add default via fe80::1 dev " + s.device)
 		return h
 	}
 	hop4 := four[:strings.LastIndex(four, ".")] + ".1"
 	hop6 := six[:strings.LastIndex(six, "::")] + "::1"
-	w.node.run("ip addr add " + hop4 + "/24 dev " + port)
-	w.node.run("ip addr add " + hop6 + "/64 dev " + port + " nodad")
-	h.run("ip addr add " + four + "/24 dev " + s.device)
-	h.run("ip addr add " + six + "/64 dev " + s.device + " nodad")
-	h.run("ip link set " + s.device + " up")
-	h.run("ip route add default via " + hop4)
-	h.run("ip -6 route add default via " + hop6)
+	w.node.Run("ip addr add " + hop4 + "/24 dev " + port)
+	w.node.Run("ip addr add " + hop6 + "/64 dev " + port + " nodad")
+	h.Run("ip addr add " + four + "/24 dev " + s.device)
+	h.Run("ip addr add " + six + "/64 dev " + s.device + " nodad")
+	h.Run("ip link set " + s.device + " up")
+	h.Run("ip route add default via " + hop4)
+	h.Run("ip -6 route add default via " + hop6)
 	return h
 }
 
@@ -170,8 +171,8 @@ func prefixes(ss ...string) []netip.Prefix {
 // forwarding and masquerading as the gateway's own agent has them.
 func (w *world) serveGateway(h *host) {
 	w.t.Helper()
-	h.sysctl("net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1", "net.ipv4.conf.all.rp_filter=2")
-	h.nft(`
+	h.Sysctl("net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1", "net.ipv4.conf.all.rp_filter=2")
+	h.NFT(`
 table inet gateway
 delete table inet gateway
 table inet gateway {
@@ -196,21 +197,21 @@ table inet gateway {
     iifname "wg0" oifname "eth0" masquerade
   }
 }`)
-	h.write("gateway.key", gatewayKey.String()+"\n")
-	p := h.start(wireguardGoBinary, "-f", "wg0")
-	waitFor(w.t, limit, "the gateway's device", func() error {
+	h.Write("gateway.key", gatewayKey.String()+"\n")
+	p := h.Start(wireguardGoBinary, "-f", "wg0")
+	netns.WaitFor(w.t, limit, "the gateway's device", func() error {
 		// Not by wg(8): it deletes a socket that is not listened on yet.
-		if _, err := h.try("grep", "-q", "00010000 .*/wireguard/wg0.sock", "/proc/net/unix"); err != nil {
-			return fmt.Errorf("%w\n%s", err, p.out)
+		if _, err := h.Try("grep", "-q", "00010000 .*/wireguard/wg0.sock", "/proc/net/unix"); err != nil {
+			return fmt.Errorf("%w\n%s", err, p.Out)
 		}
 		return nil
 	})
-	h.run("wg set wg0 private-key /run/gateway.key listen-port 51820 fwmark 0xca6c")
-	h.run("ip link set wg0 mtu 1420 up")
+	h.Run("wg set wg0 private-key /run/gateway.key listen-port 51820 fwmark 0xca6c")
+	h.Run("ip link set wg0 mtu 1420 up")
 	for _, f := range []string{"-4", "-6"} {
-		if !strings.Contains(h.run("ip "+f+" rule"), "lookup 51821") {
-			h.run("ip " + f + " rule add prio 90 not fwmark 0xca6c lookup 51821")
-			h.run("ip " + f + " rule add prio 92 iif wg0 lookup main")
+		if !strings.Contains(h.Run("ip "+f+" rule"), "lookup 51821") {
+			h.Run("ip " + f + " rule add prio 90 not fwmark 0xca6c lookup 51821")
+			h.Run("ip " + f + " rule add prio 92 iif wg0 lookup main")
 		}
 	}
 }
@@ -218,7 +219,7 @@ table inet gateway {
 // admit makes the pod a peer of a gateway.
 func (w *world) admit(h *host) {
 	w.t.Helper()
-	h.run("wg set wg0 peer " + wireguard.PodKey(classKey, w.uid).Public().String() + " allowed-ips " + app4 + "/32," + app6 + "/128")
-	h.run("ip route replace " + app4 + "/32 dev wg0 table 51821")
-	h.run("ip -6 route replace " + app6 + "/128 dev wg0 table 51821")
+	h.Run("wg set wg0 peer " + wireguard.PodKey(classKey, w.uid).Public().String() + " allowed-ips " + app4 + "/32," + app6 + "/128")
+	h.Run("ip route replace " + app4 + "/32 dev wg0 table 51821")
+	h.Run("ip -6 route replace " + app6 + "/128 dev wg0 table 51821")
 }

@@ -165,8 +165,8 @@ func TestGatewayItself(t *testing.T) {
 	a.apply(configWith(c.peer))
 
 	// Who knows the way could send to peers from outside.
-	w.router.run("ip route add " + pool4 + " via " + gateway4)
-	w.router.run("ip -6 route add " + pool6 + " via " + gateway6)
+	w.router.Run("ip route add " + pool4 + " via " + gateway4)
+	w.router.Run("ip -6 route add " + pool6 + " via " + gateway6)
 	arrived4, arrived6 := c.count("wgc0", "ip saddr "+server4), c.count("wgc0", "ip6 saddr "+server6)
 	arrived := func() int { return arrived4() + arrived6() }
 	w.server.expect(t, "nobody outside opens connections to peers", map[string]bool{"tcp 10.8.0.2 443": false, "udp fd00:8::2 443": false, "icmp 10.8.0.2": false})

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/wireguardgateway/function-wireguard-gateway/test/netns"
 	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
 )
 
@@ -22,7 +23,7 @@ const limit = 30 * time.Second
 
 // agent is a running agent.
 type agent struct {
-	*process
+	*netns.Process
 	host *host
 	http http.Client
 }
@@ -31,7 +32,7 @@ type agent struct {
 // waits until it is ready.
 func (w *world) startAgent(c wireguard.GatewayConfig) *agent {
 	w.t.Helper()
-	w.gateway.write("config/config.json", encode(w.t, c))
+	w.gateway.Write("config/config.json", encode(w.t, c))
 	a := w.runAgent()
 	a.waitReady(c)
 	return a
@@ -42,11 +43,11 @@ func (w *world) startAgent(c wireguard.GatewayConfig) *agent {
 func (w *world) runAgent(wrapper ...string) *agent {
 	w.t.Helper()
 	command := []string{agentBinary, "gateway", "--config=/run/config/config.json"}
-	return newAgent(w.gateway, w.gateway.start(slices.Concat(wrapper, command)...))
+	return newAgent(w.gateway, w.gateway.Start(slices.Concat(wrapper, command)...))
 }
 
-func newAgent(h *host, p *process) *agent {
-	a := &agent{process: p, host: h}
+func newAgent(h *host, p *netns.Process) *agent {
+	a := &agent{Process: p, host: h}
 	a.http.Transport = &http.Transport{
 		DisableKeepAlives: true,
 		DialContext: func(_ context.Context, network, address string) (net.Conn, error) {
@@ -79,24 +80,24 @@ func (a *agent) get(path string) (int, string, error) {
 
 // write gives the agent another configuration. It does not wait.
 func (a *agent) write(content string) {
-	a.t.Helper()
-	a.host.write("config/config.json", content)
+	a.T.Helper()
+	a.host.Write("config/config.json", content)
 }
 
 // apply gives the agent another configuration and waits until it is in force.
 func (a *agent) apply(c wireguard.GatewayConfig) {
-	a.t.Helper()
-	a.write(encode(a.t, c))
+	a.T.Helper()
+	a.write(encode(a.T, c))
 	a.waitReady(c)
 }
 
 // waitReady waits until the agent is ready with a configuration.
 func (a *agent) waitReady(c wireguard.GatewayConfig) {
-	a.t.Helper()
-	want := wireguard.ConfigHash([]byte(encode(a.t, c)))
-	waitFor(a.t, limit, "configuration "+want, func() error {
-		if !a.running() {
-			a.t.Fatalf("the agent has ended:\n%s", a.out)
+	a.T.Helper()
+	want := wireguard.ConfigHash([]byte(encode(a.T, c)))
+	netns.WaitFor(a.T, limit, "configuration "+want, func() error {
+		if !a.Running() {
+			a.T.Fatalf("the agent has ended:\n%s", a.Out)
 		}
 		code, body, err := a.get("/readyz")
 		if err != nil {
@@ -115,16 +116,16 @@ func (a *agent) waitReady(c wireguard.GatewayConfig) {
 // metric returns the value of a metric without labels, or with labels as they
 // are written.
 func (a *agent) metric(name string) float64 {
-	a.t.Helper()
+	a.T.Helper()
 	_, body, err := a.get("/metrics")
 	if err != nil {
-		a.t.Fatal(err)
+		a.T.Fatal(err)
 	}
 	for l := range strings.Lines(body) {
 		if v, ok := strings.CutPrefix(l, name+" "); ok {
 			f, err := strconv.ParseFloat(strings.TrimSpace(v), 64)
 			if err != nil {
-				a.t.Fatal(err)
+				a.T.Fatal(err)
 			}
 			return f
 		}

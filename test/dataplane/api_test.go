@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/wireguardgateway/function-wireguard-gateway/test/netns"
 	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
 )
 
@@ -27,7 +28,7 @@ func (w *world) runAgentInCluster(more ...string) *agent {
 	w.t.Helper()
 	args := append(container("-all,+net_admin"), "env", "KUBERNETES_SERVICE_HOST="+apiserver4, "KUBERNETES_SERVICE_PORT=6443",
 		agentBinary, "gateway", "--config=/run/config/config.json", "--secret=vpn/home-wireguard.config", "--status=vpn/home-wireguard.status")
-	return newAgent(w.gateway, w.gateway.start(append(args, more...)...))
+	return newAgent(w.gateway, w.gateway.Start(append(args, more...)...))
 }
 
 func (c *cluster) writeSecret(g wireguard.GatewayConfig) {
@@ -70,7 +71,7 @@ func (c *cluster) status() configMap {
 func (c *cluster) waitReport(what string, check func(wireguard.Report) error) configMap {
 	c.t.Helper()
 	m := configMap{}
-	waitFor(c.t, limit, what, func() error {
+	netns.WaitFor(c.t, limit, what, func() error {
 		m = c.status()
 		r, err := wireguard.DecodeReport([]byte(m.Data[wireguard.ReportKey]))
 		if err != nil {
@@ -121,7 +122,7 @@ func TestSecretToDevice(t *testing.T) {
 				break
 			}
 			if time.Since(start) > limit {
-				t.Fatalf("the peer is not on the device:\n%s", a.out)
+				t.Fatalf("the peer is not on the device:\n%s", a.Out)
 			}
 			time.Sleep(200 * time.Microsecond)
 		}
@@ -139,7 +140,7 @@ func TestSecretToDevice(t *testing.T) {
 
 // uapi reads the whole state of a userspace device.
 func (h *host) uapi(device string) (string, error) {
-	conn, err := net.Dial("unix", fmt.Sprintf("/proc/%d/root/run/wireguard/%s.sock", h.pid, device))
+	conn, err := net.Dial("unix", fmt.Sprintf("/proc/%d/root/run/wireguard/%s.sock", h.PID, device))
 	if err != nil {
 		return "", err
 	}
@@ -227,18 +228,18 @@ func TestAPIOutage(t *testing.T) {
 		versions[i] = configWith(testPeer(1, testKey("client", 1)))
 		versions[i].PersistentKeepalive = i
 	}
-	w.gateway.write("config/config.json", encode(t, versions[0]))
+	w.gateway.Write("config/config.json", encode(t, versions[0]))
 	k.writeSecret(versions[0])
 	a := w.runAgentInCluster()
 	a.waitReady(versions[0])
 	k.writeSecret(versions[1])
 	a.waitReady(versions[1])
 
-	k.api.kill()
-	waitFor(t, limit, "the outage to be noticed", func() error { return want(a.out.String(), "cannot reach the Kubernetes API") })
+	k.api.Kill()
+	netns.WaitFor(t, limit, "the outage to be noticed", func() error { return want(a.Out.String(), "cannot reach the Kubernetes API") })
 	a.write(encode(t, versions[0]) + "\n") // other bytes, so another version
 	hash := wireguard.ConfigHash([]byte(encode(t, versions[0]) + "\n"))
-	waitFor(t, limit, "the file", func() error {
+	netns.WaitFor(t, limit, "the file", func() error {
 		_, body, err := a.get("/readyz")
 		return errors.Join(err, want(body, hash))
 	})
@@ -250,7 +251,7 @@ func TestAPIOutage(t *testing.T) {
 
 	k.startAPI()
 	k.writeSecret(versions[3])
-	waitFor(t, 2*limit, "the API", func() error {
+	netns.WaitFor(t, 2*limit, "the API", func() error {
 		_, body, err := a.get("/readyz")
 		return errors.Join(err, want(body, wireguard.ConfigHash([]byte(encode(t, versions[3])))))
 	})

@@ -20,6 +20,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/wireguardgateway/function-wireguard-gateway/test/netns"
 )
 
 const (
@@ -35,7 +37,7 @@ type cluster struct {
 	host *host
 	http http.Client
 	// api is the API server, from that program.
-	api    *process
+	api    *netns.Process
 	binary string
 }
 
@@ -57,16 +59,16 @@ func (w *world) newCluster() *cluster {
 	h := w.attach("api", apiserver4+"/24", "10.96.0.1/24", "2001:db8:96::2/64", "2001:db8:96::1/64")
 	c := &cluster{t: w.t, host: h, binary: bin["kube-apiserver"]}
 	cert, key := c.certificate()
-	h.write("pki/tls.crt", cert)
-	h.write("pki/tls.key", key)
-	h.write("pki/tokens.csv", adminToken+",admin,admin,system:masters\n"+agentToken+",agent,agent\n")
-	h.start(bin["etcd"], "--data-dir=/run/etcd", "--unsafe-no-fsync", "--listen-peer-urls=http://127.0.0.1:2380",
+	h.Write("pki/tls.crt", cert)
+	h.Write("pki/tls.key", key)
+	h.Write("pki/tokens.csv", adminToken+",admin,admin,system:masters\n"+agentToken+",agent,agent\n")
+	h.Start(bin["etcd"], "--data-dir=/run/etcd", "--unsafe-no-fsync", "--listen-peer-urls=http://127.0.0.1:2380",
 		"--listen-client-urls=http://127.0.0.1:2379", "--advertise-client-urls=http://127.0.0.1:2379", "--log-level=error")
 	c.startAPI()
 
 	// Where a container finds the API and its token.
-	w.gateway.write("secrets/kubernetes.io/serviceaccount/ca.crt", cert)
-	w.gateway.write("secrets/kubernetes.io/serviceaccount/token", agentToken)
+	w.gateway.Write("secrets/kubernetes.io/serviceaccount/ca.crt", cert)
+	w.gateway.Write("secrets/kubernetes.io/serviceaccount/token", agentToken)
 	c.create("/api/v1/namespaces", `{"metadata":{"name":"vpn"}}`)
 	c.create("/apis/rbac.authorization.k8s.io/v1/namespaces/vpn/roles", `{"metadata":{"name":"agent"},"rules":[
 		{"apiGroups":[""],"resources":["secrets"],"resourceNames":["home-wireguard.config"],"verbs":["get","list","watch"]},
@@ -80,15 +82,15 @@ func (w *world) newCluster() *cluster {
 // startAPI starts the API server, and waits until it is ready.
 func (c *cluster) startAPI() {
 	c.t.Helper()
-	c.api = c.host.start(c.binary, "--etcd-servers=http://127.0.0.1:2379", "--bind-address=0.0.0.0", "--secure-port=6443",
+	c.api = c.host.Start(c.binary, "--etcd-servers=http://127.0.0.1:2379", "--bind-address=0.0.0.0", "--secure-port=6443",
 		"--advertise-address="+apiserver4, "--service-cluster-ip-range=10.97.0.0/16",
 		"--tls-cert-file=/run/pki/tls.crt", "--tls-private-key-file=/run/pki/tls.key", "--cert-dir=/run/pki",
 		"--token-auth-file=/run/pki/tokens.csv", "--authorization-mode=RBAC",
 		"--service-account-key-file=/run/pki/tls.crt", "--service-account-signing-key-file=/run/pki/tls.key", "--service-account-issuer=https://test",
 		"--disable-admission-plugins=ServiceAccount", "--v=0")
-	waitFor(c.t, 3*limit, "the API server", func() error {
-		if !c.api.running() {
-			c.t.Fatalf("the API server has ended:\n%s", c.api.out)
+	netns.WaitFor(c.t, 3*limit, "the API server", func() error {
+		if !c.api.Running() {
+			c.t.Fatalf("the API server has ended:\n%s", c.api.Out)
 		}
 		code, body, err := c.try(http.MethodGet, "/readyz", "", nil)
 		if err == nil && code != http.StatusOK {

@@ -7,8 +7,8 @@ import (
 
 // pings tells how many of three pings to an address were answered.
 func (h *host) pings(address string) int {
-	h.t.Helper()
-	out, _ := h.try("ping", "-n", "-c3", "-i0.2", "-W5", address)
+	h.T.Helper()
+	out, _ := h.Try("ping", "-n", "-c3", "-i0.2", "-W5", address)
 	return strings.Count(out, "bytes from")
 }
 
@@ -46,6 +46,6 @@ func TestClientToInternet(t *testing.T) {
 		}
 	}
 	if t.Failed() {
-		t.Log(a.out, w.gateway.run("nft list ruleset"), w.gateway.run("wg show"), c.run("wg show"), c.run("ip rule"))
+		t.Log(a.Out, w.gateway.Run("nft list ruleset"), w.gateway.Run("wg show"), c.Run("wg show"), c.Run("ip rule"))
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"testing"
 
+	"github.com/wireguardgateway/function-wireguard-gateway/test/netns"
 	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
 )
 
@@ -26,8 +27,8 @@ func TestClientConfigs(t *testing.T) {
 		"DNS": {"resolvers and search domains", nil, func(c *client, cc *wireguard.ClientConfig) {
 			cc.DNS = []string{"10.8.0.1", "fd00:8::1", "example.com"}
 			// wg-quick hands them to resolvconf(8), which is not there.
-			c.write("resolvconf", "#!/bin/sh\ncat >>/run/resolvconf.log\n")
-			c.exec("sh", "-ec", "chmod +x /run/resolvconf; touch /run/bind; for d in /usr/sbin; do mount -t tmpfs none /mnt; cp -a $d/. /mnt/; cp /run/resolvconf /mnt/; mount --bind /mnt $d; done")
+			c.Write("resolvconf", "#!/bin/sh\ncat >>/run/resolvconf.log\n")
+			c.Exec("sh", "-ec", "chmod +x /run/resolvconf; touch /run/bind; for d in /usr/sbin; do mount -t tmpfs none /mnt; cp -a $d/. /mnt/; cp /run/resolvconf /mnt/; mount --bind /mnt $d; done")
 		}, map[string]bool{tcp4: true, udp6: true}},
 		"SplitTunnel": {"only some networks into the tunnel", nil, func(_ *client, cc *wireguard.ClientConfig) {
 			cc.AllowedIPs = prefixes("10.8.0.0/24", "203.0.113.0/24")
@@ -65,11 +66,11 @@ func TestClientConfigs(t *testing.T) {
 			c.expect(t, tc.reason, tc.want)
 			switch name {
 			case "DNS":
-				if got := c.run("cat /run/resolvconf.log"); !contains(got, "nameserver 10.8.0.1") || !contains(got, "search example.com") {
+				if got := c.Run("cat /run/resolvconf.log"); !contains(got, "nameserver 10.8.0.1") || !contains(got, "search example.com") {
 					t.Errorf("resolvconf got %s", got)
 				}
 			case "Hooks":
-				c.run("test -e /run/post-up")
+				c.Run("test -e /run/post-up")
 			}
 			c.down()
 		})
@@ -88,32 +89,32 @@ func TestEndpoint(t *testing.T) {
 			c.peer.PersistentKeepalive = 1
 			w.startAgent(configWith(c.peer))
 			if name == "Name" {
-				waitFor(t, limit, "the name to be resolved", func() error {
-					return want(w.gateway.run("wg show wg0 endpoints"), ":51000")
+				netns.WaitFor(t, limit, "the name to be resolved", func() error {
+					return want(w.gateway.Run("wg show wg0 endpoints"), ":51000")
 				})
 				return
 			}
 			// This client never calls by itself.
-			c.write("wgc0.conf", "[Interface]\nPrivateKey = "+c.key.String()+"\nListenPort = 51000\n[Peer]\nPublicKey = "+serverKey.Public().String()+"\nAllowedIPs = 10.8.0.0/24\n")
+			c.Write("wgc0.conf", "[Interface]\nPrivateKey = "+c.key.String()+"\nListenPort = 51000\n[Peer]\nPublicKey = "+serverKey.Public().String()+"\nAllowedIPs = 10.8.0.0/24\n")
 			c.wireguardGo("wgc0")
-			c.run("ip addr add 10.8.0.2/24 dev wgc0")
-			c.run("ip link set wgc0 up")
-			waitFor(t, limit, "the gateway's call", func() error {
-				return want(c.run("wg show wgc0 endpoints"), gateway4+":51820")
+			c.Run("ip addr add 10.8.0.2/24 dev wgc0")
+			c.Run("ip link set wgc0 up")
+			netns.WaitFor(t, limit, "the gateway's call", func() error {
+				return want(c.Run("wg show wgc0 endpoints"), gateway4+":51820")
 			})
 			// The client moves to another port. The gateway follows it, and a
 			// sync does not bring the old one back.
-			c.run("wg set wgc0 listen-port 51001")
-			c.exec("ping", "-n", "-c1", "-W2", "10.8.0.1")
-			if out := w.gateway.run("wg show wg0 endpoints"); !contains(out, ":51001") {
+			c.Run("wg set wgc0 listen-port 51001")
+			c.Exec("ping", "-n", "-c1", "-W2", "10.8.0.1")
+			if out := w.gateway.Run("wg show wg0 endpoints"); !contains(out, ":51001") {
 				t.Fatalf("the gateway did not follow: %s", out)
 			}
 			on := configWith(c.peer, testPeer(7, testKey("client", 7)))
-			(&agent{process: &process{t: t, done: make(chan struct{}), out: &buffer{}}, host: w.gateway}).write(encode(t, on))
-			waitFor(t, limit, "the sync", func() error {
-				return want(w.gateway.run("wg show wg0 peers"), on.Peers[1].PublicKey.String())
+			(&agent{Process: &netns.Process{T: t, Done: make(chan struct{}), Out: &netns.Buffer{}}, host: w.gateway}).write(encode(t, on))
+			netns.WaitFor(t, limit, "the sync", func() error {
+				return want(w.gateway.Run("wg show wg0 peers"), on.Peers[1].PublicKey.String())
 			})
-			if out := w.gateway.run("wg show wg0 endpoints"); !contains(out, ":51001") {
+			if out := w.gateway.Run("wg show wg0 endpoints"); !contains(out, ":51001") {
 				t.Errorf("a sync brought the configured endpoint back: %s", out)
 			}
 		})

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/wireguardgateway/function-wireguard-gateway/test/netns"
 	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
 )
 
@@ -43,7 +44,7 @@ func TestBadConfig(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			rejected := a.metric("wireguard_gateway_config_rejected_total")
 			a.write(tc.content)
-			waitFor(t, limit, "the reason", func() error {
+			netns.WaitFor(t, limit, "the reason", func() error {
 				code, body, err := a.get("/readyz")
 				if err != nil || code != http.StatusOK {
 					t.Fatalf("the gateway serves its peers, but is not ready: %d %s %v", code, body, err)
@@ -57,7 +58,7 @@ func TestBadConfig(t *testing.T) {
 			if got := a.metric("wireguard_gateway_config_valid"); got != 0 {
 				t.Errorf("the configuration is valid: %v", got)
 			}
-			if !strings.Contains(a.out.String(), tc.reason) {
+			if !strings.Contains(a.Out.String(), tc.reason) {
 				t.Errorf("the log does not say %q", tc.reason)
 			}
 			a.apply(good)
@@ -66,7 +67,7 @@ func TestBadConfig(t *testing.T) {
 			}
 		})
 	}
-	if log := a.out.String(); strings.Contains(log, serverKey.String()) {
+	if log := a.Out.String(); strings.Contains(log, serverKey.String()) {
 		t.Error("the private key is in the log")
 	}
 }
@@ -76,11 +77,11 @@ func TestBadConfigAtStart(t *testing.T) {
 	w := newWorld(t)
 	c := w.client(1)
 	good := configWith(c.peer)
-	w.gateway.write("config/other.json", "") // the directory is there, as the kubelet makes it
+	w.gateway.Write("config/other.json", "") // the directory is there, as the kubelet makes it
 	a := w.runAgent()
 	notReady := func(reason string) {
 		t.Helper()
-		waitFor(t, limit, "the reason", func() error {
+		netns.WaitFor(t, limit, "the reason", func() error {
 			code, body, err := a.get("/readyz")
 			if err != nil {
 				return err
@@ -120,7 +121,7 @@ func TestUnknownFields(t *testing.T) {
 	}
 	a.write(string(b))
 	hash := wireguard.ConfigHash(b)
-	waitFor(t, limit, "the configuration", func() error {
+	netns.WaitFor(t, limit, "the configuration", func() error {
 		_, body, err := a.get("/readyz")
 		if err != nil {
 			return err
@@ -144,14 +145,14 @@ func TestExpiry(t *testing.T) {
 	other.up()
 	works := map[string]bool{"tcp " + server4 + " 443": true}
 	c.expect(t, "before it expires", works)
-	has := func() bool { return contains(w.gateway.run("wg show wg0 peers"), c.peer.PublicKey.String()) }
+	has := func() bool { return contains(w.gateway.Run("wg show wg0 peers"), c.peer.PublicKey.String()) }
 	if !has() {
 		t.Fatal("the peer is not on the device")
 	}
 	if time.Now().After(expires) {
 		t.Fatal("the machine is too slow for this test")
 	}
-	waitFor(t, limit, "expiry", func() error {
+	netns.WaitFor(t, limit, "expiry", func() error {
 		if has() {
 			return fmt.Errorf("still there %s after its time", time.Since(expires))
 		}

@@ -5,6 +5,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/wireguardgateway/function-wireguard-gateway/test/netns"
 )
 
 // The agent is killed under traffic and started again: the firewall stays, and
@@ -27,15 +29,15 @@ func TestKillAndRestart(t *testing.T) {
 			b.answered(t, time.Now())
 			time.Sleep(1500 * time.Millisecond) // for the agent to see where the client is
 			inClear := w.peersInClear()
-			table := w.gateway.run("nft -s list table inet wireguard_gateway")
+			table := w.gateway.Run("nft -s list table inet wireguard_gateway")
 
 			killed := time.Now()
-			a.kill()
-			if got := w.gateway.run("nft -s list table inet wireguard_gateway"); got != table {
+			a.Kill()
+			if got := w.gateway.Run("nft -s list table inet wireguard_gateway"); got != table {
 				t.Errorf("the firewall is another after the kill:\n%s", got)
 			}
 			if !restore {
-				w.gateway.exec("rm", "/var/lib/wireguard-gateway/endpoints.json")
+				w.gateway.Exec("rm", "/var/lib/wireguard-gateway/endpoints.json")
 			}
 			a = w.runAgent()
 			a.waitReady(on)
@@ -55,8 +57,8 @@ func TestKillAndRestart(t *testing.T) {
 			}
 			if restore {
 				// The keepalive that wakes clients is not left on.
-				waitFor(t, limit, "the configured keepalive", func() error {
-					return want(w.gateway.run("wg show wg0 persistent-keepalive"), "off")
+				netns.WaitFor(t, limit, "the configured keepalive", func() error {
+					return want(w.gateway.Run("wg show wg0 persistent-keepalive"), "off")
 				})
 			}
 		})
@@ -71,7 +73,7 @@ func TestKillAnyMoment(t *testing.T) {
 	w.server.echo(7000)
 	c := w.client(1)
 	on := configWith(c.peer)
-	w.gateway.write("config/config.json", encode(t, on))
+	w.gateway.Write("config/config.json", encode(t, on))
 	c.up()
 	b := c.beacon(server4, 7000)
 	inClear := w.peersInClear()
@@ -79,12 +81,12 @@ func TestKillAnyMoment(t *testing.T) {
 	for range 15 {
 		a := w.runAgent()
 		time.Sleep(time.Duration(random.IntN(250)) * time.Millisecond)
-		_, noDevice := w.gateway.try("ip", "link", "show", "wg0")
-		if _, noTable := w.gateway.try("nft", "list", "table", "inet", "wireguard_gateway"); noDevice == nil && noTable != nil {
+		_, noDevice := w.gateway.Try("ip", "link", "show", "wg0")
+		if _, noTable := w.gateway.Try("nft", "list", "table", "inet", "wireguard_gateway"); noDevice == nil && noTable != nil {
 			t.Error("the device was there before the firewall")
 		}
-		a.signal(syscall.SIGKILL)
-		<-a.done
+		a.Signal(syscall.SIGKILL)
+		<-a.Done
 	}
 	a := w.runAgent()
 	a.waitReady(on)
@@ -102,14 +104,14 @@ func TestStop(t *testing.T) {
 	w := newWorld(t)
 	a := w.startAgent(configWith(w.client(1).peer))
 	start := time.Now()
-	a.signal(syscall.SIGTERM)
-	a.wait(limit)
+	a.Signal(syscall.SIGTERM)
+	a.Wait(limit)
 	if took := time.Since(start); took > 5*time.Second {
 		t.Errorf("it took %s", took)
 	}
-	w.gateway.run("nft list table inet wireguard_gateway")
-	w.gateway.exec(agentBinary, "remove")
-	if out, err := w.gateway.try("nft", "list", "table", "inet", "wireguard_gateway"); err == nil {
+	w.gateway.Run("nft list table inet wireguard_gateway")
+	w.gateway.Exec(agentBinary, "remove")
+	if out, err := w.gateway.Try("nft", "list", "table", "inet", "wireguard_gateway"); err == nil {
 		t.Errorf("the firewall is still there after it was removed:\n%s", out)
 	}
 }

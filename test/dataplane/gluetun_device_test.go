@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/wireguardgateway/function-wireguard-gateway/test/netns"
 	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
 )
 
@@ -21,7 +22,7 @@ func TestGluetunNewDevice(t *testing.T) {
 	e.write(w.gateway)
 	g := w.newGluetun(e.env(), e.file(wireguard.PostRulesKey))
 	// For now nobody answers the agent through the tunnel.
-	p.nft("table inet silent { chain f { type filter hook forward priority 0; ip daddr { 1.1.1.1, 8.8.8.8 } drop; meta nfproto ipv6 drop; }; }")
+	p.NFT("table inet silent { chain f { type filter hook forward priority 0; ip daddr { 1.1.1.1, 8.8.8.8 } drop; meta nfproto ipv6 drop; }; }")
 	if err := g.start(); err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +35,7 @@ func TestGluetunNewDevice(t *testing.T) {
 	asked := func(count func() int) {
 		t.Helper()
 		before := count()
-		waitFor(t, limit, "the agent to ask", func() error {
+		netns.WaitFor(t, limit, "the agent to ask", func() error {
 			if n := count(); n == before {
 				return fmt.Errorf("still %d packets", n)
 			}
@@ -45,18 +46,18 @@ func TestGluetunNewDevice(t *testing.T) {
 	asked(two)
 	time.Sleep(2300 * time.Millisecond)
 	g.stop()
-	p.run("nft delete table inet silent")
+	p.Run("nft delete table inet silent")
 	if err := g.up(); err != nil {
 		t.Fatal(err)
 	}
-	waitFor(t, limit, "readiness", func() error {
+	netns.WaitFor(t, limit, "readiness", func() error {
 		code, body, err := a.get("/readyz")
 		if err == nil && code != http.StatusOK {
 			err = fmt.Errorf("%d %s", code, body)
 		}
 		return err
 	})
-	if got := g.run("cat /proc/sys/net/ipv4/conf/tun0/forwarding"); got != "1\n" {
+	if got := g.Run("cat /proc/sys/net/ipv4/conf/tun0/forwarding"); got != "1\n" {
 		t.Errorf("the agent is ready, and forwarding by the new device is %s", got)
 	}
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/wireguardgateway/function-wireguard-gateway/fn"
 	"github.com/wireguardgateway/function-wireguard-gateway/fn/offline"
+	"github.com/wireguardgateway/function-wireguard-gateway/test/netns"
 	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
 )
 
@@ -151,8 +152,8 @@ func (e *egressGateway) env() map[string]string {
 // write mounts what the pod's containers find.
 func (e *egressGateway) write(h *host) {
 	e.t.Helper()
-	h.write("config/"+wireguard.ConfigKey, e.file(wireguard.ConfigKey))
-	h.write("config/"+wireguard.GluetunAuthKey, e.file(wireguard.GluetunAuthKey))
+	h.Write("config/"+wireguard.ConfigKey, e.file(wireguard.ConfigKey))
+	h.Write("config/"+wireguard.GluetunAuthKey, e.file(wireguard.GluetunAuthKey))
 	e.credentials(h)
 }
 
@@ -160,32 +161,32 @@ func (e *egressGateway) write(h *host) {
 func (e *egressGateway) credentials(h *host) {
 	e.t.Helper()
 	for _, name := range e.config().Egress.Credentials {
-		h.write("secrets/gluetun/"+name, "x")
+		h.Write("secrets/gluetun/"+name, "x")
 	}
 }
 
 // device starts a device for the gateway's peers that is not the agent's, with
 // this configuration of wg(8).
-func (e *egressGateway) device(h *host, conf string) *process {
+func (e *egressGateway) device(h *host, conf string) *netns.Process {
 	e.t.Helper()
-	h.write("wg0.conf", conf)
+	h.Write("wg0.conf", conf)
 	p := h.wireguardGo("wg0")
 	on := e.config()
 	for _, a := range on.Addresses {
-		h.run("ip addr add " + a.String() + " dev wg0")
+		h.Run("ip addr add " + a.String() + " dev wg0")
 	}
-	h.run(fmt.Sprintf("ip link set wg0 mtu %d up", on.MTU))
-	h.sysctl("net.ipv4.conf.wg0.forwarding=1")
+	h.Run(fmt.Sprintf("ip link set wg0 mtu %d up", on.MTU))
+	h.Sysctl("net.ipv4.conf.wg0.forwarding=1")
 	return p
 }
 
 // outlive kills the agent and leaves its peers their device, as it is where the
 // kernel has WireGuard. Not every machine's has, so wireguard-go stands in for
 // it. The gateway calls the peers, which know of nothing.
-func (e *egressGateway) outlive(a *agent) *process {
+func (e *egressGateway) outlive(a *agent) *netns.Process {
 	e.t.Helper()
-	conf := a.host.run("wg showconf wg0")
-	a.kill()
+	conf := a.host.Run("wg showconf wg0")
+	a.Kill()
 	return e.device(a.host, strings.ReplaceAll(conf, "Endpoint = ", "PersistentKeepalive = 1\nEndpoint = "))
 }
 
@@ -201,8 +202,8 @@ func (a *agent) syncs(t *testing.T, c wireguard.GatewayConfig, n int, ahead func
 	phone := slices.IndexFunc(c.Peers, func(p wireguard.Peer) bool { return p.Name == "phone" })
 	inFirewall := func(part string) {
 		t.Helper()
-		waitFor(t, limit, "a sync", func() error {
-			out, err := a.host.try("nft", "list", "table", "inet", "wireguard_gateway")
+		netns.WaitFor(t, limit, "a sync", func() error {
+			out, err := a.host.Try("nft", "list", "table", "inet", "wireguard_gateway")
 			return errors.Join(err, want(out, part))
 		})
 	}
@@ -216,7 +217,7 @@ func (a *agent) syncs(t *testing.T, c wireguard.GatewayConfig, n int, ahead func
 	a.write(original)
 	inFirewall("daddr " + server4 + " tcp dport 443")
 	// The firewall comes before the end of a sync.
-	waitFor(t, limit, "the last sync", func() error {
+	netns.WaitFor(t, limit, "the last sync", func() error {
 		if got := int(a.metric(counter) - before); got != n+1 {
 			return fmt.Errorf("%d syncs of %d", got, n+1)
 		}
@@ -231,16 +232,16 @@ func (a *agent) syncs(t *testing.T, c wireguard.GatewayConfig, n int, ahead func
 // pastOurRules takes peers to the pod's own way out ahead of the agent's rules,
 // so that the firewall alone is left.
 func (g *gluetun) pastOurRules() {
-	g.t.Helper()
+	g.T.Helper()
 	for _, ip := range []string{"ip", "ip -6"} {
-		g.run(ip + " rule add iif wg0 lookup main pref 50")
+		g.Run(ip + " rule add iif wg0 lookup main pref 50")
 	}
 }
 
 func (g *gluetun) behindOurRules() {
-	g.t.Helper()
+	g.T.Helper()
 	for _, ip := range []string{"ip", "ip -6"} {
-		g.run(ip + " rule del pref 50")
+		g.Run(ip + " rule del pref 50")
 	}
 }
 

@@ -3,6 +3,7 @@ package dataplane
 import (
 	"testing"
 
+	"github.com/wireguardgateway/function-wireguard-gateway/test/netns"
 	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
 )
 
@@ -42,10 +43,10 @@ func TestGluetunPod(t *testing.T) {
 			e.connect(laptop, "laptop")
 			e.connect(phone, "phone")
 			// The gateway dials this one, which never calls by itself.
-			site.write("wgc0.conf", "[Interface]\nPrivateKey = "+site.key.String()+"\nListenPort = 51000\n[Peer]\nPublicKey = "+e.config().PrivateKey.Public().String()+"\nAllowedIPs = 10.8.0.0/24\n")
+			site.Write("wgc0.conf", "[Interface]\nPrivateKey = "+site.key.String()+"\nListenPort = 51000\n[Peer]\nPublicKey = "+e.config().PrivateKey.Public().String()+"\nAllowedIPs = 10.8.0.0/24\n")
 			site.wireguardGo("wgc0")
-			site.run("ip link set wgc0 up")
-			waitFor(t, limit, "the gateway's call", func() error { return want(site.run("wg show wgc0 endpoints"), gateway4+":51820") })
+			site.Run("ip link set wgc0 up")
+			netns.WaitFor(t, limit, "the gateway's call", func() error { return want(site.Run("wg show wgc0 endpoints"), gateway4+":51820") })
 
 			// The node's kubelet probes what the pod says that it listens on. What
 			// else listens is open where gluetun takes the network for local.
@@ -114,14 +115,14 @@ func single(w *world, g *gluetun) {
 		"ip route add " + gateway4 + " dev r-gateway", "ip -6 route add " + gateway6 + " dev r-gateway",
 		"ip addr add 10.244.9.1/32 dev lo", "ip addr add 2001:db8:9::1/128 dev lo",
 	} {
-		w.router.run(l)
+		w.router.Run(l)
 	}
 	for _, l := range []string{
 		"ip addr flush dev eth0 scope global", "ip addr add " + gateway4 + "/32 dev eth0", "ip addr add " + gateway6 + "/128 dev eth0 nodad",
 		"ip route add 169.254.1.1 dev eth0 scope link", "ip route add default via 169.254.1.1 dev eth0",
 		"ip -6 route replace default via fe80::1 dev eth0",
 	} {
-		w.gateway.run(l)
+		w.gateway.Run(l)
 	}
 	g.local4, g.local6 = []string{"169.254.1.1/32"}, []string{gateway6 + "/128", "fe80::1/128"}
 	g.gateway4, g.gateway6 = "169.254.1.1", "fe80::1"

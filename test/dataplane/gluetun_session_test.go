@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/wireguardgateway/function-wireguard-gateway/test/netns"
 )
 
 // sessionPort is the server's for connections that are never made again.
@@ -30,28 +32,28 @@ type sessions []*session
 // on soon after a long fault. Kernels before 6.15 wait longer each time, which
 // the tests can do too.
 func (h *host) patient() {
-	h.t.Helper()
-	h.sysctl("net.ipv4.tcp_retries2=200")
-	_, _ = h.try("sysctl", "-qw", "net.ipv4.tcp_rto_max_ms=1000")
+	h.T.Helper()
+	h.Sysctl("net.ipv4.tcp_retries2=200")
+	_, _ = h.Try("sysctl", "-qw", "net.ipv4.tcp_rto_max_ms=1000")
 }
 
 // sessions opens connections to an echo port of the server. They are kept alive,
 // since the gateway forgets its NAT with the tunnel's device: what the server
 // sends alone, and is not answered, does not find the peer any more.
 func (h *host) sessions(port int) sessions {
-	h.t.Helper()
+	h.T.Helper()
 	var out sessions
 	for _, a := range []string{server4, server6} {
 		c, err := h.dial("tcp", net.JoinHostPort(a, strconv.Itoa(port)))
 		if err != nil {
-			h.t.Fatal(err)
+			h.T.Fatal(err)
 		}
-		h.t.Cleanup(func() { _ = c.Close() })
+		h.T.Cleanup(func() { _ = c.Close() })
 		alive := net.KeepAliveConfig{Enable: true, Idle: time.Second, Interval: time.Second, Count: 120}
 		if err := c.(*net.TCPConn).SetKeepAliveConfig(alive); err != nil {
-			h.t.Fatal(err)
+			h.T.Fatal(err)
 		}
-		s := &session{from: h.name, to: a, ended: make(chan struct{})}
+		s := &session{from: h.Name, to: a, ended: make(chan struct{})}
 		go s.run(c)
 		out = append(out, s)
 	}
@@ -97,7 +99,7 @@ func (ss sessions) goOn(t *testing.T, since time.Time, step string) {
 	t.Helper()
 	now := time.Now()
 	for _, s := range ss {
-		waitFor(t, limit, step, func() error {
+		netns.WaitFor(t, limit, step, func() error {
 			if last := s.last(t, step); last.Before(now) {
 				return fmt.Errorf("nothing from %s to %s since %s", s.from, s.to, last)
 			}
@@ -113,7 +115,7 @@ func (ss sessions) stand(t *testing.T, step string) {
 	t.Helper()
 	const quiet = 400 * time.Millisecond
 	for _, s := range ss {
-		waitFor(t, limit, step, func() error {
+		netns.WaitFor(t, limit, step, func() error {
 			if last := s.last(t, step); time.Since(last) < quiet {
 				return fmt.Errorf("something came back from %s to %s at %s", s.to, s.from, last)
 			}

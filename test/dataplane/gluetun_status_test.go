@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/wireguardgateway/function-wireguard-gateway/test/netns"
 	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
 )
 
@@ -19,7 +20,7 @@ func TestGluetunStatus(t *testing.T) {
 	w.server.echo(443)
 	e := newEgressGateway(t)
 	e.write(w.gateway)
-	w.gateway.exec("rm", "-r", "/run/secrets/gluetun")
+	w.gateway.Exec("rm", "-r", "/run/secrets/gluetun")
 	k.writeStatus()
 	g := w.newGluetun(e.env(), e.file(wireguard.PostRulesKey))
 	g.firewall()
@@ -30,7 +31,7 @@ func TestGluetunStatus(t *testing.T) {
 	// status goes from the agent's report to the composite.
 	status := func(step, reason, egress string) {
 		t.Helper()
-		waitFor(t, 2*limit, step, func() error {
+		netns.WaitFor(t, 2*limit, step, func() error {
 			e.render(k.status().Data[wireguard.ReportKey])
 			got := fmt.Sprint(e.spec.Object["status"].(map[string]any)["egress"])
 			if r := e.spec.Object["conditions"].(map[string]any)["EgressReady"]; r != reason || got != egress {
@@ -55,20 +56,20 @@ func TestGluetunStatus(t *testing.T) {
 	g.mu.Unlock()
 	g.exit("198.51.100.11", 41231, 41230)
 	status("another exit", "TunnelUp", "map[country:CH forwardedPort:41231 publicIP:198.51.100.11]")
-	p.server.kill()
+	p.server.Kill()
 	status("the provider is dead", "TunnelDown", none)
 	p.serve()
 	status("the provider is back", "TunnelUp", "map[country:CH forwardedPort:41231 publicIP:198.51.100.11]")
 	g.crash()
 	status("killed", "TunnelDown", none)
-	waitFor(t, limit, "readiness to follow", func() error {
+	netns.WaitFor(t, limit, "readiness to follow", func() error {
 		code, _, err := a.get("/readyz")
 		if err == nil && code != http.StatusServiceUnavailable {
 			err = fmt.Errorf("%d", code)
 		}
 		return err
 	})
-	if log := a.out.String(); strings.Contains(log, e.file(wireguard.GluetunAuthKey)[30:50]) || strings.Count(log, "gluetun's tunnel has another state") > 8 {
+	if log := a.Out.String(); strings.Contains(log, e.file(wireguard.GluetunAuthKey)[30:50]) || strings.Count(log, "gluetun's tunnel has another state") > 8 {
 		t.Errorf("the log has a secret, or too much:\n%s", log)
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/wireguardgateway/function-wireguard-gateway/test/netns"
 	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
 )
 
@@ -121,7 +122,7 @@ func TestGluetun(t *testing.T) {
 		again(t, "restarted")
 	})
 	t.Run("DeviceDies", func(t *testing.T) {
-		g.run("ip link del tun0")
+		g.Run("ip link del tun0")
 		shut(t, "without device")
 		a.refuses(t, "tunnel is down")
 		if got := a.metric(`wireguard_gateway_egress_up{mode="Gluetun"}`); got != 0 {
@@ -141,8 +142,8 @@ func TestGluetun(t *testing.T) {
 		g.crash()
 		shut(t, "killed")
 		// The stale rule, on which the next gluetun would fail, is cleaned up.
-		waitFor(t, limit, "the stale rule to go", func() error {
-			if out := g.run("ip rule show pref 101") + g.run("ip -6 rule show pref 101"); out != "" {
+		netns.WaitFor(t, limit, "the stale rule to go", func() error {
+			if out := g.Run("ip rule show pref 101") + g.Run("ip -6 rule show pref 101"); out != "" {
 				return fmt.Errorf("still there: %s", out)
 			}
 			return nil
@@ -153,12 +154,12 @@ func TestGluetun(t *testing.T) {
 	})
 	t.Run("ProviderDies", func(t *testing.T) {
 		since := time.Now()
-		p.server.kill()
+		p.server.Kill()
 		shut(t, "without provider")
 		// gluetun notices nothing for minutes: device, routes and rules stay.
 		a.refuses(t, "tunnel is down")
 		t.Logf("noticed after %s", time.Since(since).Round(10*time.Millisecond))
-		if out := g.run("ip route show table 51820"); !contains(out, "tun0") {
+		if out := g.Run("ip route show table 51820"); !contains(out, "tun0") {
 			t.Errorf("the tunnel is gone, so this shows nothing: %s", out)
 		}
 		// When it does notice, it starts its tunnel again and again.
@@ -205,7 +206,7 @@ func TestGluetun(t *testing.T) {
 		g.open()
 		shut(t, "all open, without agent and tunnel")
 		around.none(t, "without agent")
-		left.kill()
+		left.Kill()
 		since = time.Now()
 		a = w.runAgent()
 		a.refuses(t, "not up yet")
@@ -229,7 +230,7 @@ func TestGluetun(t *testing.T) {
 		// ours, and the firewall is left.
 		g.open()
 		g.crash()
-		w.gateway.nft(openTable)
+		w.gateway.NFT(openTable)
 		g.pastOurRules()
 		shut(t, "past the routing rules")
 		// No sync leaves a moment without firewall.
@@ -240,14 +241,14 @@ func TestGluetun(t *testing.T) {
 		// Then the firewall is gone, until the agent notices, and the rules are
 		// left. They are for peers only: the pod's own traffic is not looked at.
 		time.Sleep(2 * time.Second)
-		g.run("nft delete table inet wireguard_gateway")
+		g.Run("nft delete table inet wireguard_gateway")
 		shut(t, "past the firewall")
 		if n := around.leaked(); n != 0 {
 			t.Errorf("past the firewall: %d packets of peers went around the tunnel", n)
 		}
 	})
 	t.Run("NobodyThere", func(t *testing.T) {
-		a.kill()
+		a.Kill()
 		shut(t, "all open, no tunnel, no agent")
 		since := time.Now()
 		a = w.runAgent()

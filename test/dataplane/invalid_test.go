@@ -33,8 +33,8 @@ func TestInvalidPackets(t *testing.T) {
 	}
 
 	// Without our table, and with what is usually written by hand, they do.
-	w.gateway.run("nft delete table inet wireguard_gateway")
-	w.gateway.nft(`table ip usual { chain p { type nat hook postrouting priority 100; ip saddr 10.8.0.0/24 oifname "eth0" masquerade; }; }`)
+	w.gateway.Run("nft delete table inet wireguard_gateway")
+	w.gateway.NFT(`table ip usual { chain p { type nat hook postrouting priority 100; ip saddr 10.8.0.0/24 oifname "eth0" masquerade; }; }`)
 	send()
 	if inClear() == 0 {
 		t.Error("nothing left in the clear without the firewall: the test shows nothing")
@@ -43,9 +43,9 @@ func TestInvalidPackets(t *testing.T) {
 
 // sendRaw sends an IPv4 packet.
 func (h *host) sendRaw(packet []byte) {
-	h.t.Helper()
+	h.T.Helper()
 	var err error
-	h.within(func() {
+	h.Within(func() {
 		var fd int
 		if fd, err = unix.Socket(unix.AF_INET, unix.SOCK_RAW, unix.IPPROTO_RAW); err != nil {
 			return
@@ -54,7 +54,7 @@ func (h *host) sendRaw(packet []byte) {
 		err = unix.Sendto(fd, packet, 0, &unix.SockaddrInet4{Addr: [4]byte(packet[16:20])})
 	})
 	if err != nil {
-		h.t.Fatal(err)
+		h.T.Fatal(err)
 	}
 }
 

@@ -50,7 +50,7 @@ type measure struct {
 // transferWithChanges makes changes during the second of three phases of a
 // transfer, and compares it with the others.
 func (c *client) transferWithChanges(a *agent, others *crowd) (during, quiet measure) {
-	c.t.Helper()
+	c.T.Helper()
 	before := a.metric(`wireguard_gateway_sync_duration_seconds_count{cause="config"}`)
 	start := time.Now()
 	result := c.transfer(server4, 5201, 3*phase*time.Second, "-b", "150M")
@@ -65,7 +65,7 @@ func (c *client) transferWithChanges(a *agent, others *crowd) (during, quiet mea
 	ended := max(2*phase, time.Since(start).Seconds()+0.5)
 	r := result()
 	if n := a.metric(`wireguard_gateway_sync_duration_seconds_count{cause="config"}`) - before; n < changesPerTransfer {
-		c.t.Errorf("only %v of %d changes were applied", n, changesPerTransfer)
+		c.T.Errorf("only %v of %d changes were applied", n, changesPerTransfer)
 	}
 	const slowStart = 1.0
 	first, last := r.between(slowStart, phase), r.between(ended, 3*phase)
@@ -136,7 +136,7 @@ func TestPoolChange(t *testing.T) {
 	after.Addresses = prefixes("10.99.0.1/16", "fd00:99::1/64")
 	after.Peers[0].Addresses = addresses("10.99.0.2", "fd00:99::2")
 	a.apply(after)
-	if out := w.gateway.run("ip -o addr show dev wg0 scope global"); contains(out, "10.8.0.1") || !contains(out, "10.99.0.1/16") || contains(out, "fd00:8::1") || !contains(out, "fd00:99::1/64") {
+	if out := w.gateway.Run("ip -o addr show dev wg0 scope global"); contains(out, "10.8.0.1") || !contains(out, "10.99.0.1/16") || contains(out, "fd00:8::1") || !contains(out, "fd00:99::1/64") {
 		t.Errorf("the device has other addresses than its pools:\n%s", out)
 	}
 	c.down()
@@ -150,9 +150,9 @@ func TestSiteToSite(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	site, c := w.client(1), w.client(2)
-	site.run("ip link add lan type veth peer name lan-peer")
-	site.run("ip addr add 192.168.50.1/24 dev lan")
-	site.run("ip link set lan up")
+	site.Run("ip link add lan type veth peer name lan-peer")
+	site.Run("ip addr add 192.168.50.1/24 dev lan")
+	site.Run("ip link set lan up")
 	site.echo(443)
 	c.echo(443)
 	site.peer.Routes = prefixes("192.168.50.0/24")
@@ -164,7 +164,7 @@ func TestSiteToSite(t *testing.T) {
 	// A handshake, so that the gateway knows where the site is.
 	site.expect(t, "the site reaches the gateway", map[string]bool{"icmp 10.8.0.1": true})
 	c.expect(t, "the network behind a peer", map[string]bool{"tcp 192.168.50.1 443": true})
-	if got := site.exec("ping", "-n", "-c1", "-W2", "-I", "192.168.50.1", "10.8.0.3"); !contains(got, "bytes from") {
+	if got := site.Exec("ping", "-n", "-c1", "-W2", "-I", "192.168.50.1", "10.8.0.3"); !contains(got, "bytes from") {
 		t.Errorf("the network does not reach other peers: %s", got)
 	}
 	on.PeerToPeer = false
@@ -172,7 +172,7 @@ func TestSiteToSite(t *testing.T) {
 	c.expect(t, "peers only with peerToPeer", map[string]bool{"tcp 192.168.50.1 443": false})
 	on.Peers[0].Routes = nil
 	a.apply(on)
-	if out := w.gateway.run("ip route show dev wg0"); contains(out, "192.168.50") {
+	if out := w.gateway.Run("ip route show dev wg0"); contains(out, "192.168.50") {
 		t.Errorf("the route is still there: %s", out)
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/wireguardgateway/function-wireguard-gateway/test/netns"
 )
 
 // around counts what leaves the gateway's pod outside of its tunnels and must
@@ -50,7 +52,7 @@ func (w *world) watchAround() around {
 		count("sessions"+f.n, fmt.Sprintf("%s tcp dport %d", to, sessionPort))
 		count("probes"+f.n, fmt.Sprintf("%s daddr { %s }", f.ip, f.probes))
 	}
-	w.router.nft("table netdev around {\n" + counters + `chain ingress { type filter hook ingress device "r-gateway" priority -500;` + "\n" + rules + "}\n}")
+	w.router.NFT("table netdev around {\n" + counters + `chain ingress { type filter hook ingress device "r-gateway" priority -500;` + "\n" + rules + "}\n}")
 	return around{w}
 }
 
@@ -63,7 +65,7 @@ var namedCounter = regexp.MustCompile(`counter (\w+) {\s+packets (\d+)`)
 func (c around) packets() map[string]int {
 	c.w.t.Helper()
 	out := map[string]int{}
-	for _, m := range namedCounter.FindAllStringSubmatch(c.w.router.run("nft list counters table netdev around"), -1) {
+	for _, m := range namedCounter.FindAllStringSubmatch(c.w.router.Run("nft list counters table netdev around"), -1) {
 		n, err := strconv.Atoi(m[2])
 		if err != nil {
 			c.w.t.Fatal(err)
@@ -100,7 +102,7 @@ func (c around) leak(t *testing.T, step string, do func(), kinds ...string) {
 	t.Helper()
 	before := c.packets()
 	do()
-	waitFor(t, limit, step, func() error {
+	netns.WaitFor(t, limit, step, func() error {
 		after := c.packets()
 		for _, kind := range kinds {
 			if after[kind] == before[kind] {
@@ -122,7 +124,7 @@ func (c around) leak(t *testing.T, step string, do func(), kinds ...string) {
 // A router that cannot pass on an answer calls nobody.
 func (w *world) callers() func() string {
 	w.t.Helper()
-	w.server.nft(`table inet callers {
+	w.server.NFT(`table inet callers {
 		set four { type ipv4_addr . inet_proto; flags dynamic; size 1024; }
 		set six { type ipv6_addr . inet_proto; flags dynamic; size 1024; }
 		chain input { type filter hook input priority -300;
@@ -136,7 +138,7 @@ func (w *world) callers() func() string {
 	return func() string {
 		w.t.Helper()
 		var out []string
-		for _, m := range element.FindAllStringSubmatch(w.server.run("nft list table inet callers"), -1) {
+		for _, m := range element.FindAllStringSubmatch(w.server.Run("nft list table inet callers"), -1) {
 			out = append(out, m[2]+" "+m[1])
 		}
 		slices.Sort(out)
@@ -156,21 +158,21 @@ type load struct {
 
 // load sends from a peer by UDP, TCP and ICMP, by both families.
 func (c *client) load() *load {
-	c.t.Helper()
+	c.T.Helper()
 	l := &load{stop: make(chan struct{})}
 	for _, a := range []string{server4, server6} {
 		l.beacons = append(l.beacons, c.beacon(a, 443))
 		c.stream(l, net.JoinHostPort(a, "443"))
-		c.start("ping", "-n", "-q", "-i", "0.1", a)
+		c.Start("ping", "-n", "-q", "-i", "0.1", a)
 	}
-	c.t.Cleanup(func() { close(l.stop) })
+	c.T.Cleanup(func() { close(l.stop) })
 	return l
 }
 
 // stream keeps a TCP connection busy. It makes another only where the one
 // before has failed.
 func (h *host) stream(l *load, address string) {
-	h.t.Helper()
+	h.T.Helper()
 	go func() {
 		for {
 			select {
@@ -220,7 +222,7 @@ func (l *load) recovered(t *testing.T, after time.Time, what string) {
 // flows waits until something comes back by TCP.
 func (l *load) flows(t *testing.T) {
 	t.Helper()
-	waitFor(t, limit, "load", func() error {
+	netns.WaitFor(t, limit, "load", func() error {
 		if l.bytes.Load() < 10_000 {
 			return fmt.Errorf("%d bytes came back", l.bytes.Load())
 		}

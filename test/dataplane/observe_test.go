@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/wireguardgateway/function-wireguard-gateway/test/netns"
 )
 
 // Traffic and handshakes of each peer are metrics, by the names that dashboards
@@ -59,10 +61,10 @@ func TestQuiet(t *testing.T) {
 	w := newWorld(t)
 	a := w.startAgent(configWith(manyPeers(50)...))
 	time.Sleep(2 * time.Second)
-	said, used, changed := len(a.out.String()), a.cpu(), a.metric(`wireguard_gateway_sync_duration_seconds_count{cause="network"}`)
-	generation := w.gateway.run("nft -a list table inet wireguard_gateway")
+	said, used, changed := len(a.Out.String()), a.cpu(), a.metric(`wireguard_gateway_sync_duration_seconds_count{cause="network"}`)
+	generation := w.gateway.Run("nft -a list table inet wireguard_gateway")
 	time.Sleep(idle)
-	if log := a.out.String()[said:]; log != "" {
+	if log := a.Out.String()[said:]; log != "" {
 		t.Errorf("the agent has something to say:\n%s", log)
 	}
 	share := (a.cpu() - used).Seconds() / idle.Seconds()
@@ -73,17 +75,17 @@ func TestQuiet(t *testing.T) {
 	if n := a.metric(`wireguard_gateway_sync_duration_seconds_count{cause="network"}`); n != changed {
 		t.Errorf("%v syncs for nothing", n-changed)
 	}
-	if now := w.gateway.run("nft -a list table inet wireguard_gateway"); withoutCounters(now) != withoutCounters(generation) {
+	if now := w.gateway.Run("nft -a list table inet wireguard_gateway"); withoutCounters(now) != withoutCounters(generation) {
 		t.Error("the firewall was written for nothing")
 	}
 }
 
 // cpu returns the processor time that the agent has used.
 func (a *agent) cpu() time.Duration {
-	a.t.Helper()
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", a.cmd.Process.Pid))
+	a.T.Helper()
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", a.Cmd.Process.Pid))
 	if err != nil {
-		a.t.Fatal(err)
+		a.T.Fatal(err)
 	}
 	_, rest, _ := strings.Cut(string(b), ") ")
 	f := strings.Fields(rest)
@@ -92,7 +94,7 @@ func (a *agent) cpu() time.Duration {
 	for _, i := range []int{user, system} {
 		n, err := strconv.Atoi(f[i])
 		if err != nil {
-			a.t.Fatal(err)
+			a.T.Fatal(err)
 		}
 		ticks += n
 	}
@@ -105,20 +107,20 @@ func TestUplinkChanges(t *testing.T) {
 	w.server.echo(443)
 	c := w.client(1)
 	on := configWith(c.peer)
-	w.gateway.write("config/config.json", encode(t, on))
-	w.gateway.run("ip link set eth0 down")
+	w.gateway.Write("config/config.json", encode(t, on))
+	w.gateway.Run("ip link set eth0 down")
 	a := w.runAgent()
 	a.refuses(t, "no default route")
-	w.gateway.run("ip link set eth0 up")
+	w.gateway.Run("ip link set eth0 up")
 	for _, l := range []string{"ip route add default via 10.244.0.1", "ip addr replace 2001:db8:2::10/64 dev eth0 nodad", "ip -6 route add default via 2001:db8:2::1"} {
-		w.gateway.run(l)
+		w.gateway.Run(l)
 	}
 	a.waitReady(on)
 	// It is ready with one family, and the other one's route came after.
 	leavesBy := func(device string) {
 		t.Helper()
-		waitFor(t, limit, "IPv6 by "+device, func() error {
-			return want(w.gateway.run("nft list table inet wireguard_gateway"), `meta nfproto ipv6 oifname "`+device+`" return`)
+		netns.WaitFor(t, limit, "IPv6 by "+device, func() error {
+			return want(w.gateway.Run("nft list table inet wireguard_gateway"), `meta nfproto ipv6 oifname "`+device+`" return`)
 		})
 	}
 	leavesBy("eth0")
@@ -127,18 +129,18 @@ func TestUplinkChanges(t *testing.T) {
 	c.expect(t, "a network that came later", works)
 
 	// Another interface takes over: peers leave by it, and not by the old one.
-	w.gateway.run("ip link set eth0 down")
-	w.gateway.run("ip link set eth0 name net1")
-	w.gateway.run("ip link set net1 mtu 1400")
-	w.gateway.run("ip link set net1 up")
+	w.gateway.Run("ip link set eth0 down")
+	w.gateway.Run("ip link set eth0 name net1")
+	w.gateway.Run("ip link set net1 mtu 1400")
+	w.gateway.Run("ip link set net1 up")
 	for _, l := range []string{"ip route add default via 10.244.0.1", "ip addr replace 2001:db8:2::10/64 dev net1 nodad", "ip -6 route add default via 2001:db8:2::1"} {
-		w.gateway.run(l)
+		w.gateway.Run(l)
 	}
-	waitFor(t, limit, "the other interface", func() error {
-		return want(w.gateway.run("nft list table inet wireguard_gateway"), `oifname "net1" masquerade`)
+	netns.WaitFor(t, limit, "the other interface", func() error {
+		return want(w.gateway.Run("nft list table inet wireguard_gateway"), `oifname "net1" masquerade`)
 	})
-	waitFor(t, limit, "its MTU, less what WireGuard adds", func() error {
-		return want(w.gateway.run("ip link show wg0"), "mtu 1320 ")
+	netns.WaitFor(t, limit, "its MTU, less what WireGuard adds", func() error {
+		return want(w.gateway.Run("ip link show wg0"), "mtu 1320 ")
 	})
 	leavesBy("net1")
 	c.expect(t, "another interface", works)
@@ -147,11 +149,11 @@ func TestUplinkChanges(t *testing.T) {
 // One sync, for debugging.
 func TestOnce(t *testing.T) {
 	w := newWorld(t)
-	w.gateway.write("config/config.json", encode(t, configWith(testPeer(1, testKey("client", 1)))))
-	w.gateway.exec(agentBinary, "gateway", "--once", "--config=/run/config/config.json")
-	w.gateway.run("nft list table inet wireguard_gateway")
-	w.gateway.write("config/config.json", "{}")
-	out, err := w.gateway.try(agentBinary, "gateway", "--once", "--config=/run/config/config.json")
+	w.gateway.Write("config/config.json", encode(t, configWith(testPeer(1, testKey("client", 1)))))
+	w.gateway.Exec(agentBinary, "gateway", "--once", "--config=/run/config/config.json")
+	w.gateway.Run("nft list table inet wireguard_gateway")
+	w.gateway.Write("config/config.json", "{}")
+	out, err := w.gateway.Try(agentBinary, "gateway", "--once", "--config=/run/config/config.json")
 	if err == nil || !contains(out, "version 0 is not known") {
 		t.Errorf("a bad configuration is no failure: %v %s", err, out)
 	}

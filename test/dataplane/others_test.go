@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/wireguardgateway/function-wireguard-gateway/test/netns"
 	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
 )
 
@@ -25,24 +26,24 @@ func TestOthersRules(t *testing.T) {
 		"ip rule add pref 77 from 192.0.2.1 lookup 100", "ip route add 198.51.100.0/24 via 10.244.0.1 proto 99",
 		"ip rule add pref 90 fwmark 0x5 lookup 100",
 	} {
-		g.run(l)
+		g.Run(l)
 	}
-	g.nft(`
+	g.NFT(`
 		table inet other { set s { type ipv4_addr; elements = { 192.0.2.1, 192.0.2.2 }; }
 			chain forward { type filter hook forward priority -10; policy accept; ip saddr @s drop; }; }
 		table ip wireguard_gateway { chain x { ip saddr 192.0.2.9 accept; }; }`)
 	others := func() string {
-		g.t.Helper()
+		g.T.Helper()
 		out := ""
 		for _, l := range []string{
 			"iptables-save", "ip6tables-save", "nft -a list table inet other", "nft -a list table ip wireguard_gateway",
 			"ip route show table main proto 99", "ip route show table main proto boot", "ip rule show pref 77",
 		} {
-			out += "# " + l + "\n" + g.run(l)
+			out += "# " + l + "\n" + g.Run(l)
 		}
 		return withoutTimes(out)
 	}
-	before, rules := others(), g.run("ip rule show")
+	before, rules := others(), g.Run("ip rule show")
 
 	base := configWith(testPeer(1, testKey("client", 1)))
 	base.Egress.ClusterCIDRs = prefixes("10.96.0.0/12")
@@ -61,21 +62,21 @@ func TestOthersRules(t *testing.T) {
 	tunnel.Egress.Mode = wireguard.EgressGluetun
 	a.write(encode(t, tunnel))
 	a.refuses(t, "gluetun's tunnel is not up yet")
-	if out := g.run("ip rule show pref 91"); !contains(out, "lookup 51820") {
+	if out := g.Run("ip rule show pref 91"); !contains(out, "lookup 51820") {
 		t.Errorf("no routing rules of ours: %s", out)
 	}
 	if diff := cmp.Diff(before, others()); diff != "" {
 		t.Errorf("others' rules after %d syncs: -before, +after:\n%s", syncs, diff)
 	}
-	a.kill()
-	g.exec(agentBinary, "remove")
+	a.Kill()
+	g.Exec(agentBinary, "remove")
 	if diff := cmp.Diff(before, others()); diff != "" {
 		t.Errorf("others' rules after the removal: -before, +after:\n%s", diff)
 	}
-	if diff := cmp.Diff(rules, g.run("ip rule show")); diff != "" {
+	if diff := cmp.Diff(rules, g.Run("ip rule show")); diff != "" {
 		t.Errorf("routing rules after the removal: -before, +after:\n%s", diff)
 	}
-	if out := g.run("nft list tables"); contains(out, "inet wireguard_gateway") {
+	if out := g.Run("nft list tables"); contains(out, "inet wireguard_gateway") {
 		t.Errorf("our table is left: %s", out)
 	}
 }
@@ -101,12 +102,12 @@ func TestDrift(t *testing.T) {
 		"Device":   "ip link del wg0",
 	} {
 		t.Run(name, func(t *testing.T) {
-			w.gateway.run(harm)
-			waitFor(t, limit, "repair", func() error {
+			w.gateway.Run(harm)
+			netns.WaitFor(t, limit, "repair", func() error {
 				if err := c.probe("tcp " + server4 + " 443"); err != nil {
 					return err
 				}
-				_, err := w.gateway.try("nft", "list", "table", "inet", "wireguard_gateway")
+				_, err := w.gateway.Try("nft", "list", "table", "inet", "wireguard_gateway")
 				return err
 			})
 		})
@@ -117,17 +118,17 @@ func TestDrift(t *testing.T) {
 // A device of somebody else that has our name is left alone.
 func TestForeignDevice(t *testing.T) {
 	w := newWorld(t)
-	w.gateway.run("ip link add wg0 type veth peer name other")
-	w.gateway.run("ip addr add 192.0.2.99/32 dev wg0")
-	before := w.gateway.run("ip -d addr show wg0")
+	w.gateway.Run("ip link add wg0 type veth peer name other")
+	w.gateway.Run("ip addr add 192.0.2.99/32 dev wg0")
+	before := w.gateway.Run("ip -d addr show wg0")
 	on := configWith()
-	w.gateway.write("config/config.json", encode(t, on))
+	w.gateway.Write("config/config.json", encode(t, on))
 	a := w.runAgent()
 	a.refuses(t, "belongs to somebody else")
-	w.gateway.exec(agentBinary, "remove")
-	if diff := cmp.Diff(before, w.gateway.run("ip -d addr show wg0")); diff != "" {
+	w.gateway.Exec(agentBinary, "remove")
+	if diff := cmp.Diff(before, w.gateway.Run("ip -d addr show wg0")); diff != "" {
 		t.Errorf("it was changed: -before, +after:\n%s", diff)
 	}
-	w.gateway.run("ip link del wg0")
+	w.gateway.Run("ip link del wg0")
 	a.waitReady(on)
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/wireguardgateway/function-wireguard-gateway/fn"
 	"github.com/wireguardgateway/function-wireguard-gateway/fn/offline"
+	"github.com/wireguardgateway/function-wireguard-gateway/test/netns"
 	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
 )
 
@@ -153,6 +154,6 @@ spec:
 	}
 	// WireGuard notices after 15 seconds without an answer that it has to begin
 	// anew.
-	waitFor(t, limit, "the client to connect again", func() error { return c.probe("icmp " + server4) })
+	netns.WaitFor(t, limit, "the client to connect again", func() error { return c.probe("icmp " + server4) })
 	c.expect(t, "let in again, without limits", reached)
 }

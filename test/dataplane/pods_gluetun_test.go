@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/wireguardgateway/function-wireguard-gateway/test/netns"
 	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
 )
 
@@ -21,7 +22,7 @@ func TestPodsGluetun(t *testing.T) {
 	on := e.config()
 	on.PodClasses, on.PodCIDRs = []wireguard.PodClass{media}, prefixes(podNetworks4, podNetworks6)
 	e.write(w.gateway)
-	w.gateway.write("config/config.json", encode(t, on))
+	w.gateway.Write("config/config.json", encode(t, on))
 	one := w.pod(1)
 	one.gateway = on.PrivateKey.Public()
 	one.echo(8080)
@@ -68,38 +69,38 @@ func TestPodsGluetun(t *testing.T) {
 			t.Fatal(err)
 		}
 		a.waitReady(on)
-		waitFor(t, limit, "traffic after it was "+step, func() error { return one.probe("udp " + server4 + " 443") })
+		netns.WaitFor(t, limit, "traffic after it was "+step, func() error { return one.probe("udp " + server4 + " 443") })
 		check("after it was "+step, works)
 	}
 	one.call()
-	p.server.kill()
+	p.server.Kill()
 	check("without provider", blocked)
 	p.serve()
 	a.waitReady(on)
-	waitFor(t, limit, "the provider", func() error { return one.probe("udp " + server4 + " 443") })
+	netns.WaitFor(t, limit, "the provider", func() error { return one.probe("udp " + server4 + " 443") })
 	check("the provider is back", works)
 
 	// The rule ahead of gluetun's, and either wall, are what keeps the answers in
 	// the tunnel.
 	one.call()
-	a.kill()
+	a.Kill()
 	w.deviceByHand(on.PrivateKey)
-	w.gateway.exec("wg", "set", "wg0", "peer", one.key().Public().String(), "allowed-ips", one.four+","+one.six)
-	w.gateway.run("ip route add " + one.four + " dev wg0 table 51821")
-	w.gateway.run("ip -6 route add " + one.six + " dev wg0 table 51821")
+	w.gateway.Exec("wg", "set", "wg0", "peer", one.key().Public().String(), "allowed-ips", one.four+","+one.six)
+	w.gateway.Run("ip route add " + one.four + " dev wg0 table 51821")
+	w.gateway.Run("ip -6 route add " + one.six + " dev wg0 table 51821")
 	time.Sleep(500 * time.Millisecond)
 	clean("without agent")
 	for _, ip := range []string{"ip", "ip -6"} {
-		w.gateway.run(ip + " rule del pref 88")
+		w.gateway.Run(ip + " rule del pref 88")
 	}
 	time.Sleep(500 * time.Millisecond)
 	clean("without the rule")
-	w.gateway.run("iptables -P FORWARD ACCEPT")
-	w.gateway.run("ip6tables -P FORWARD ACCEPT")
+	w.gateway.Run("iptables -P FORWARD ACCEPT")
+	w.gateway.Run("ip6tables -P FORWARD ACCEPT")
 	time.Sleep(500 * time.Millisecond)
 	clean("without the rule and gluetun's wall")
-	w.gateway.run("nft flush chain inet wireguard_gateway forward")
-	waitFor(t, limit, "packets in the clear", func() error {
+	w.gateway.Run("nft flush chain inet wireguard_gateway forward")
+	netns.WaitFor(t, limit, "packets in the clear", func() error {
 		if inClear() == 0 {
 			return fmt.Errorf("none")
 		}

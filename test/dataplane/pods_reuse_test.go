@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/wireguardgateway/function-wireguard-gateway/test/netns"
 	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
 )
 
@@ -18,7 +19,7 @@ func (w *world) pusher() {
 	for _, a := range []string{server4, server6} {
 		var c net.PacketConn
 		var err error
-		w.server.within(func() { c, err = net.ListenPacket("udp", net.JoinHostPort(a, fmt.Sprint(pushPort))) })
+		w.server.Within(func() { c, err = net.ListenPacket("udp", net.JoinHostPort(a, fmt.Sprint(pushPort))) })
 		if err != nil {
 			w.t.Fatal(err)
 		}
@@ -59,16 +60,16 @@ func (w *world) pusher() {
 // call makes the pusher send to a host, by both families, and waits until it
 // does.
 func (h *host) call() {
-	h.t.Helper()
+	h.T.Helper()
 	for _, a := range []string{server4, server6} {
 		var c net.Conn
 		var err error
-		h.within(func() { c, err = net.Dial("udp", net.JoinHostPort(a, fmt.Sprint(pushPort))) })
+		h.Within(func() { c, err = net.Dial("udp", net.JoinHostPort(a, fmt.Sprint(pushPort))) })
 		if err != nil {
-			h.t.Fatal(err)
+			h.T.Fatal(err)
 		}
-		h.t.Cleanup(func() { _ = c.Close() })
-		waitFor(h.t, limit, "an answer", func() error {
+		h.T.Cleanup(func() { _ = c.Close() })
+		netns.WaitFor(h.T, limit, "an answer", func() error {
 			if _, err := c.Write([]byte("hello")); err != nil {
 				return err
 			}
@@ -151,23 +152,23 @@ func TestPodAddressPasses(t *testing.T) {
 func TestPodAddressPassesUnguarded(t *testing.T) {
 	t.Parallel()
 	block := func(g *host, p *pod) {
-		g.run("ip route replace blackhole " + p.four + " table 51821")
-		g.run("ip -6 route replace blackhole " + p.six + " table 51821")
+		g.Run("ip route replace blackhole " + p.four + " table 51821")
+		g.Run("ip -6 route replace blackhole " + p.six + " table 51821")
 	}
 	unroute := func(g *host, p *pod) {
-		g.run("ip route del " + p.four + " table 51821")
-		g.run("ip -6 route del " + p.six + " table 51821")
+		g.Run("ip route del " + p.four + " table 51821")
+		g.Run("ip -6 route del " + p.six + " table 51821")
 	}
-	remove := func(g *host, p *pod) { g.exec("wg", "set", "wg0", "peer", p.key().Public().String(), "remove") }
+	remove := func(g *host, p *pod) { g.Exec("wg", "set", "wg0", "peer", p.key().Public().String(), "remove") }
 	add := func(g *host, p *pod) {
-		g.exec("wg", "set", "wg0", "peer", p.key().Public().String(), "allowed-ips", p.four+","+p.six)
-		g.run("ip route replace " + p.four + " dev wg0 table 51821")
-		g.run("ip -6 route replace " + p.six + " dev wg0 table 51821")
+		g.Exec("wg", "set", "wg0", "peer", p.key().Public().String(), "allowed-ips", p.four+","+p.six)
+		g.Run("ip route replace " + p.four + " dev wg0 table 51821")
+		g.Run("ip -6 route replace " + p.six + " dev wg0 table 51821")
 	}
 	forget := func(g *host, p *pod) {
 		for _, a := range []string{p.four, p.six} {
 			for _, side := range []string{"-s", "-d", "-r", "-q"} {
-				_, _ = g.try("conntrack", "-D", side, a)
+				_, _ = g.Try("conntrack", "-D", side, a)
 			}
 		}
 	}
@@ -185,7 +186,7 @@ func TestPodAddressPassesUnguarded(t *testing.T) {
 			add(g, to)
 		}, true, false},
 		"NoWall": {"without route into the tunnel another is taken", func(g *host, from, _ *pod) {
-			g.run("nft flush chain inet wireguard_gateway forward")
+			g.Run("nft flush chain inet wireguard_gateway forward")
 			remove(g, from)
 			unroute(g, from)
 		}, false, true},
@@ -194,8 +195,8 @@ func TestPodAddressPassesUnguarded(t *testing.T) {
 			unroute(g, from)
 		}, false, false},
 		"WallByMark": {"also where it no longer knows the address", func(g *host, from, _ *pod) {
-			g.run("nft flush set inet wireguard_gateway inside4")
-			g.run("nft flush set inet wireguard_gateway inside6")
+			g.Run("nft flush set inet wireguard_gateway inside4")
+			g.Run("nft flush set inet wireguard_gateway inside6")
 			remove(g, from)
 			unroute(g, from)
 		}, false, false},
@@ -215,7 +216,7 @@ func TestPodAddressPassesUnguarded(t *testing.T) {
 			a := w.startPodAgent(podConfig())
 			api.put(from)
 			w.serves(t, 0, from)
-			a.kill()
+			a.Kill()
 			w.deviceByHand(serverKey)
 			add(w.gateway, from)
 			from.join()
@@ -239,12 +240,12 @@ func TestPodAddressPassesUnguarded(t *testing.T) {
 // deviceByHand makes the gateway's device as an agent would, which is dead.
 func (w *world) deviceByHand(key wireguard.Key) {
 	w.t.Helper()
-	w.gateway.write("wg0.conf", fmt.Sprintf("[Interface]\nPrivateKey = %s\nListenPort = 51820\nFwMark = %d\n", key, wireguard.FirewallMark))
-	w.gateway.exec("sh", "-c", "LOG_LEVEL=error "+wireguardGoBinary+" wg0 >/run/wireguard-go.log 2>&1")
-	w.t.Cleanup(func() { _, _ = w.gateway.try("ip", "link", "del", "wg0") })
-	w.gateway.sysctl("net.ipv4.conf.wg0.forwarding=1", "net.ipv4.conf.wg0.rp_filter=2", "net.ipv4.conf.wg0.src_valid_mark=1")
+	w.gateway.Write("wg0.conf", fmt.Sprintf("[Interface]\nPrivateKey = %s\nListenPort = 51820\nFwMark = %d\n", key, wireguard.FirewallMark))
+	w.gateway.Exec("sh", "-c", "LOG_LEVEL=error "+wireguardGoBinary+" wg0 >/run/wireguard-go.log 2>&1")
+	w.t.Cleanup(func() { _, _ = w.gateway.Try("ip", "link", "del", "wg0") })
+	w.gateway.Sysctl("net.ipv4.conf.wg0.forwarding=1", "net.ipv4.conf.wg0.rp_filter=2", "net.ipv4.conf.wg0.src_valid_mark=1")
 	for _, l := range []string{"wg setconf wg0 /run/wg0.conf", "ip addr add 10.8.0.1/24 dev wg0", "ip addr add fd00:8::1/64 dev wg0 nodad", "ip link set wg0 mtu 1420 up"} {
-		w.gateway.run(l)
+		w.gateway.Run(l)
 	}
 }
 
@@ -267,7 +268,7 @@ func TestPodsAgentKilled(t *testing.T) {
 	toPeers := w.router.count("r-gateway", "ip daddr "+pool4)
 	inClear := w.podsInClear()
 	one.call()
-	a.kill()
+	a.Kill()
 	time.Sleep(time.Second)
 	if n, m := inClear(), toPeers(); n != 0 || m != 0 {
 		t.Errorf("%d packets to the pod and %d to the peer left in the clear", n, m)
@@ -279,7 +280,7 @@ func TestPodsAgentKilled(t *testing.T) {
 	a = w.runPodAgent()
 	a.waitReady(on)
 	w.serves(t, 1, one)
-	waitFor(t, limit, "the pod to be served again", func() error { return one.probe("udp " + server4 + " 443") })
+	netns.WaitFor(t, limit, "the pod to be served again", func() error { return one.probe("udp " + server4 + " 443") })
 	t.Logf("the pod was served again %s after the start, without API", time.Since(since).Round(10*time.Millisecond))
 	one.expect(t, "without API", everything(true))
 	// It is gone when the API says so, and not before.
@@ -294,11 +295,11 @@ func TestPodsAgentKilled(t *testing.T) {
 	// Without the wall there would have been something to see.
 	api.put(one)
 	w.serves(t, 1, one)
-	waitFor(t, limit, "the pod to be served", func() error { return one.probe("udp " + server4 + " 443") })
+	netns.WaitFor(t, limit, "the pod to be served", func() error { return one.probe("udp " + server4 + " 443") })
 	one.call()
-	w.gateway.run("nft flush chain inet wireguard_gateway forward")
-	a.kill()
-	waitFor(t, limit, "packets in the clear", func() error {
+	w.gateway.Run("nft flush chain inet wireguard_gateway forward")
+	a.Kill()
+	netns.WaitFor(t, limit, "packets in the clear", func() error {
 		if n := inClear(); n == 0 {
 			return fmt.Errorf("none")
 		}
@@ -316,13 +317,13 @@ func TestPeersAgentKilled(t *testing.T) {
 	c.up()
 	four, six := w.router.count("r-gateway", "ip daddr "+pool4), w.router.count("r-gateway", "ip6 daddr "+pool6)
 	c.call()
-	a.kill()
+	a.Kill()
 	time.Sleep(time.Second)
 	if n := four() + six(); n != 0 {
 		t.Errorf("%d packets to the peer left in the clear", n)
 	}
-	w.gateway.run("nft flush chain inet wireguard_gateway forward")
-	waitFor(t, limit, "packets in the clear, without the wall", func() error {
+	w.gateway.Run("nft flush chain inet wireguard_gateway forward")
+	netns.WaitFor(t, limit, "packets in the clear, without the wall", func() error {
 		if four() == 0 || six() == 0 {
 			return fmt.Errorf("%d by IPv4, %d by IPv6", four(), six())
 		}

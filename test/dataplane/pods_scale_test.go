@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/wireguardgateway/function-wireguard-gateway/agent/kube/kubetest"
+	"github.com/wireguardgateway/function-wireguard-gateway/test/netns"
 	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
 )
 
@@ -28,7 +29,7 @@ func (w *world) left() string {
 	for _, command := range []string{
 		"ip route show table all", "nft list table inet wireguard_gateway", "wg show wg0 allowed-ips", "conntrack -L 2>/dev/null", "ip rule", "ip -6 rule",
 	} {
-		text, _ := w.gateway.try("sh", "-c", command)
+		text, _ := w.gateway.Try("sh", "-c", command)
 		for l := range strings.Lines(text) {
 			if contains(l, "10.244.10") || contains(l, "2001:db8:5:ffff:") {
 				out += command + ": " + l
@@ -54,10 +55,10 @@ func TestPodsComeAndGo(t *testing.T) {
 	for r := range rounds {
 		for i := range n {
 			// A connection that the kernel has to forget.
-			w.gateway.run(fmt.Sprintf("conntrack -I -p udp -s 10.244.100.%d -d %s --sport %d --dport 443 -t 600", i, server4, 1000+r))
+			w.gateway.Run(fmt.Sprintf("conntrack -I -p udp -s 10.244.100.%d -d %s --sport %d --dport 443 -t 600", i, server4, 1000+r))
 			api.Set("pods", idlePod(i, r))
 		}
-		waitFor(t, limit, "all pods", func() error {
+		netns.WaitFor(t, limit, "all pods", func() error {
 			if got := a.metric(`wireguard_gateway_injected_pods{peer_name="media",peer_namespace="apps"}`); got != n {
 				return fmt.Errorf("%v pods", got)
 			}
@@ -91,7 +92,7 @@ func TestPodsComeAndGo(t *testing.T) {
 		t.Errorf("metrics of pods:\n%s", body)
 	}
 	// Nor in what is kept for a restart.
-	if got := w.gateway.run("cat /var/lib/wireguard-gateway/pods.json"); contains(got, "idle-") {
+	if got := w.gateway.Run("cat /var/lib/wireguard-gateway/pods.json"); contains(got, "idle-") {
 		t.Errorf("kept for a restart: %s", got)
 	}
 	syncs := a.metric(`wireguard_gateway_sync_duration_seconds_count{cause="pods"}`)
@@ -141,7 +142,7 @@ func TestManyPods(t *testing.T) {
 // nothingLeft waits until the gateway's kernel knows nothing of idle pods.
 func (w *world) nothingLeft(t *testing.T) {
 	t.Helper()
-	waitFor(t, limit, "the rest", func() error {
+	netns.WaitFor(t, limit, "the rest", func() error {
 		if left := w.left(); left != "" {
 			return fmt.Errorf("left behind:\n%.1000s", left)
 		}
@@ -155,7 +156,7 @@ const podPause = 50 * time.Millisecond
 
 func (w *world) peersOnDevice(t *testing.T, n int) {
 	t.Helper()
-	waitFor(t, limit, fmt.Sprintf("%d peers", n), func() error {
+	netns.WaitFor(t, limit, fmt.Sprintf("%d peers", n), func() error {
 		d, err := w.gateway.uapi("wg0")
 		if err != nil {
 			return err
@@ -202,8 +203,8 @@ func TestPodToDevice(t *testing.T) {
 	a := w.runAgentInCluster()
 	a.waitReady(podConfig())
 	time.Sleep(3 * time.Second)
-	if n := strings.Count(a.out.String(), `"msg":"cannot watch pods`); n != 1 {
-		t.Errorf("got %d lines about the pods that cannot be seen, want one:\n%s", n, a.out)
+	if n := strings.Count(a.Out.String(), `"msg":"cannot watch pods`); n != 1 {
+		t.Errorf("got %d lines about the pods that cannot be seen, want one:\n%s", n, a.Out)
 	}
 	k.create("/apis/rbac.authorization.k8s.io/v1/namespaces/apps/roles", `{"metadata":{"name":"media-wireguard.pods"},"rules":[
 		{"apiGroups":[""],"resources":["pods"],"verbs":["get","list","watch"]}]}`)

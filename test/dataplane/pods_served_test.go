@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/wireguardgateway/function-wireguard-gateway/test/netns"
 	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
 )
 
@@ -58,10 +59,10 @@ func TestPodsServed(t *testing.T) {
 		time.Sleep(100 * time.Millisecond)
 	}
 	w.serves(t, 1, good) // and the book
-	if out := w.gateway.run("wg show wg0 allowed-ips"); !contains(out, wireguard.PodKey(books.Key, "uid-book").Public().String()) {
+	if out := w.gateway.Run("wg show wg0 allowed-ips"); !contains(out, wireguard.PodKey(books.Key, "uid-book").Public().String()) {
 		t.Errorf("no book among the peers:\n%s", out)
 	}
-	log := a.out.String()
+	log := a.Out.String()
 	for name, reason := range map[string]string{
 		plain.name: "no init container wireguard", node.name: "on its node's network", stranger.name: "outside of the cluster's networks",
 		"thief": "mounts the Secret books-wireguard.enrolment",
@@ -100,7 +101,7 @@ func TestPodsServed(t *testing.T) {
 			return err
 		}
 	}
-	waitFor(t, limit, "the report", counted(2))
+	netns.WaitFor(t, limit, "the report", counted(2))
 	w.gateway.expect(t, "pods that are not served are reached as ever", map[string]bool{"icmp " + plain.four: true, "icmp " + plain.six: true})
 
 	// A pod that is being deleted is served to its end.
@@ -112,7 +113,7 @@ func TestPodsServed(t *testing.T) {
 	good.set("phase", "Succeeded")
 	api.put(good)
 	w.serves(t, 1)
-	waitFor(t, limit, "the report", counted(1))
+	netns.WaitFor(t, limit, "the report", counted(1))
 	if n := api.writes() - before; n != 1 {
 		t.Errorf("the report was written %d times, want once", n)
 	}
@@ -146,22 +147,22 @@ func TestPodsOutage(t *testing.T) {
 	one.join()
 	one.expect(t, "before", everything(true))
 	api.Down(true)
-	waitFor(t, limit, "the outage to be noticed", func() error { return want(a.out.String(), "cannot watch pods") })
+	netns.WaitFor(t, limit, "the outage to be noticed", func() error { return want(a.Out.String(), "cannot watch pods") })
 	time.Sleep(3 * time.Second)
 	a.waitReady(podConfig())
-	waitFor(t, limit, "readyz to say so", func() error {
+	netns.WaitFor(t, limit, "readyz to say so", func() error {
 		_, body, err := a.get("/readyz")
 		return errors.Join(err, want(body, "pods of namespace apps cannot be watched"))
 	})
 	one.expect(t, "during the outage", everything(true))
-	if n := strings.Count(a.out.String(), `"msg":"cannot watch pods`); n != 1 {
-		t.Errorf("%d lines about it:\n%s", n, a.out)
+	if n := strings.Count(a.Out.String(), `"msg":"cannot watch pods`); n != 1 {
+		t.Errorf("%d lines about it:\n%s", n, a.Out)
 	}
 	two := w.pod(2)
 	api.put(two)
 	api.Down(false)
 	w.serves(t, 0, one, two)
-	waitFor(t, limit, "the end of it", func() error {
+	netns.WaitFor(t, limit, "the end of it", func() error {
 		_, body, err := a.get("/readyz")
 		if err == nil && contains(body, "cannot be watched") {
 			err = errors.New(body)
@@ -189,7 +190,7 @@ func TestPodsIPv4Pool(t *testing.T) {
 	if seen := fmt.Sprint(callers()); contains(seen, one.four) || contains(seen, one.six) || !contains(seen, gateway6) {
 		t.Errorf("the server has seen %s", seen)
 	}
-	w.gateway.sysctl("net.ipv6.conf.all.forwarding=0")
+	w.gateway.Sysctl("net.ipv6.conf.all.forwarding=0")
 	four := map[string]bool{"tcp " + server4 + " 443": true, "udp " + server4 + " 443": true, "icmp " + server4: true}
 	for what := range everything(true) {
 		if !four[what] {
@@ -209,7 +210,7 @@ func TestPodsReversePath(t *testing.T) {
 	w := newWorld(t)
 	api := w.podAPI()
 	w.server.echo(443)
-	w.gateway.sysctl("net.ipv4.conf.all.rp_filter=1", "net.ipv4.conf.default.rp_filter=1", "net.ipv4.conf.eth0.rp_filter=1")
+	w.gateway.Sysctl("net.ipv4.conf.all.rp_filter=1", "net.ipv4.conf.default.rp_filter=1", "net.ipv4.conf.eth0.rp_filter=1")
 	one := w.pod(1)
 	a := w.startPodAgent(podConfig())
 	api.put(one)
@@ -218,18 +219,18 @@ func TestPodsReversePath(t *testing.T) {
 	want := everything(true)
 	want["http "+gateway4+" 9586"] = true
 	one.expect(t, "strict", want)
-	w.gateway.run("ip link del wg0")
+	w.gateway.Run("ip link del wg0")
 	w.serves(t, 0, one)
-	waitFor(t, limit, "the new device", func() error { return one.probe("udp " + server4 + " 443") })
+	netns.WaitFor(t, limit, "the new device", func() error { return one.probe("udp " + server4 + " 443") })
 	one.expect(t, "another device", want)
 	w.gateway.expect(t, "from the gateway", map[string]bool{"icmp " + one.four: true})
 	a.waitReady(podConfig())
 	// The test sees what the settings are for.
-	a.kill()
+	a.Kill()
 	w.deviceByHand(serverKey)
-	w.gateway.exec("wg", "set", "wg0", "peer", one.key().Public().String(), "allowed-ips", one.four+","+one.six)
-	w.gateway.run("ip route add " + one.four + " dev wg0 table 51821")
-	waitFor(t, limit, "the pod by hand", func() error { return one.probe("udp " + server4 + " 443") })
-	w.gateway.sysctl("net.ipv4.conf.wg0.rp_filter=1", "net.ipv4.conf.wg0.src_valid_mark=0", "net.ipv4.conf.eth0.rp_filter=1", "net.ipv4.conf.eth0.src_valid_mark=0")
+	w.gateway.Exec("wg", "set", "wg0", "peer", one.key().Public().String(), "allowed-ips", one.four+","+one.six)
+	w.gateway.Run("ip route add " + one.four + " dev wg0 table 51821")
+	netns.WaitFor(t, limit, "the pod by hand", func() error { return one.probe("udp " + server4 + " 443") })
+	w.gateway.Sysctl("net.ipv4.conf.wg0.rp_filter=1", "net.ipv4.conf.wg0.src_valid_mark=0", "net.ipv4.conf.eth0.rp_filter=1", "net.ipv4.conf.eth0.src_valid_mark=0")
 	one.expect(t, "without the settings", map[string]bool{"udp " + server4 + " 443": false, "http " + gateway4 + " 9586": false})
 }

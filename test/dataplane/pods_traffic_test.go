@@ -61,7 +61,7 @@ func TestPods(t *testing.T) {
 	w.router.expect(t, "from the node to the pod", inbound)
 	w.server.expect(t, "from elsewhere to the pod", inbound)
 	w.gateway.expect(t, "from the gateway to the pod", inbound)
-	if out := w.gateway.run("ip route get " + one.four); !contains(out, "dev wg0") {
+	if out := w.gateway.Run("ip route get " + one.four); !contains(out, "dev wg0") {
 		t.Errorf("the gateway reaches the pod outside of the tunnel: %s", out)
 	}
 	fromPod := map[string]bool{"tcp 10.8.0.2 8080": false, "udp fd00:8::2 8080": false}
@@ -100,7 +100,7 @@ func TestPods(t *testing.T) {
 		t.Errorf("%d packets of pods left the gateway in clear", n)
 	}
 	if t.Failed() {
-		t.Log(a.out, w.gateway.run("nft list ruleset"), w.gateway.run("wg show"), one.run("wg show"), w.gateway.run("ip rule"), w.gateway.run("ip route show table all"))
+		t.Log(a.Out, w.gateway.Run("nft list ruleset"), w.gateway.Run("wg show"), one.Run("wg show"), w.gateway.Run("ip rule"), w.gateway.Run("ip route show table all"))
 	}
 }
 
@@ -111,7 +111,7 @@ func (w *world) noPods(t *testing.T) {
 		"ip route show table all", "ip -6 route show table all",
 		"nft list table inet wireguard_gateway", "wg show wg0 allowed-ips", "conntrack -L 2>/dev/null", "conntrack -L -f ipv6 2>/dev/null",
 	} {
-		out, _ := w.gateway.try("sh", "-c", command)
+		out, _ := w.gateway.Try("sh", "-c", command)
 		for l := range strings.Lines(out) {
 			// Pods that do not know yet go on calling.
 			if (contains(l, "10.244.1.") || contains(l, "2001:db8:5:")) && !contains(l, "dport=51820") {

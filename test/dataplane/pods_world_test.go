@@ -12,6 +12,7 @@ import (
 	"github.com/wireguardgateway/function-wireguard-gateway/agent/kube/kubetest"
 	"github.com/wireguardgateway/function-wireguard-gateway/agent/pods"
 	"github.com/wireguardgateway/function-wireguard-gateway/fn/names"
+	"github.com/wireguardgateway/function-wireguard-gateway/test/netns"
 	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
 )
 
@@ -97,8 +98,8 @@ func (p *pod) key() wireguard.Key { return wireguard.PodKey(media.Key, p.uid) }
 // join brings up the pod's tunnel with the rules that were measured to hold, and
 // standard tools. The networks given it reaches directly.
 func (p *pod) join(bypass ...string) {
-	p.t.Helper()
-	p.write("wgc0.conf", fmt.Sprintf("[Interface]\nPrivateKey = %s\nListenPort = %d\nFwMark = %d\n[Peer]\nPublicKey = %s\nEndpoint = %s:51820\nAllowedIPs = 0.0.0.0/0, ::/0\nPersistentKeepalive = 25\n",
+	p.T.Helper()
+	p.Write("wgc0.conf", fmt.Sprintf("[Interface]\nPrivateKey = %s\nListenPort = %d\nFwMark = %d\n[Peer]\nPublicKey = %s\nEndpoint = %s:51820\nAllowedIPs = 0.0.0.0/0, ::/0\nPersistentKeepalive = 25\n",
 		p.key(), wireguard.ClientPort, wireguard.FirewallMark, p.gateway, gateway4))
 	var rules, four, six []string
 	for _, b := range bypass {
@@ -110,7 +111,7 @@ func (p *pod) join(bypass ...string) {
 			rules = append(rules, "ip rule add prio 101 to "+b+" lookup main")
 		}
 	}
-	p.nft(fmt.Sprintf(`table inet %s
+	p.NFT(fmt.Sprintf(`table inet %s
 		delete table inet %s
 		table inet %s {
 		chain prerouting { type filter hook prerouting priority mangle;
@@ -138,30 +139,30 @@ func (p *pod) join(bypass ...string) {
 		rules = append(rules, ip+" rule add prio 99 fwmark 0xca6d lookup 51820", ip+" rule add prio 102 not fwmark 0xca6c lookup 51820")
 	}
 	for _, r := range rules {
-		p.run(r)
+		p.Run(r)
 	}
 	p.device()
 }
 
 // device makes the device, and what goes with it.
 func (p *pod) device() {
-	p.t.Helper()
-	p.exec("sh", "-c", "LOG_LEVEL=error "+wireguardGoBinary+" wgc0 >/run/wireguard-go.log 2>&1")
-	p.t.Cleanup(func() { _, _ = p.try("ip", "link", "del", "wgc0") })
-	p.sysctl("net.ipv4.conf.eth0.rp_filter=2", "net.ipv4.conf.eth0.src_valid_mark=1", "net.ipv4.conf.wgc0.rp_filter=2", "net.ipv4.conf.wgc0.src_valid_mark=1")
+	p.T.Helper()
+	p.Exec("sh", "-c", "LOG_LEVEL=error "+wireguardGoBinary+" wgc0 >/run/wireguard-go.log 2>&1")
+	p.T.Cleanup(func() { _, _ = p.Try("ip", "link", "del", "wgc0") })
+	p.Sysctl("net.ipv4.conf.eth0.rp_filter=2", "net.ipv4.conf.eth0.src_valid_mark=1", "net.ipv4.conf.wgc0.rp_filter=2", "net.ipv4.conf.wgc0.src_valid_mark=1")
 	for _, l := range []string{
 		"wg setconf wgc0 /run/wgc0.conf", "ip link set wgc0 mtu 1420 up",
 		"ip route add default dev wgc0 src " + p.four + " table 51820", "ip -6 route add default dev wgc0 src " + p.six + " table 51820",
 	} {
-		p.run(l)
+		p.Run(l)
 	}
 }
 
 // gone takes the pod's network away, as its node does.
 func (p *pod) gone() {
-	p.t.Helper()
-	_, _ = p.try("ip", "link", "del", "wgc0")
-	p.w.router.run("ip link del " + p.port)
+	p.T.Helper()
+	_, _ = p.Try("ip", "link", "del", "wgc0")
+	p.w.router.Run("ip link del " + p.port)
 }
 
 // podAPI is the API as far as a gateway with pods needs it.
@@ -184,8 +185,8 @@ func (w *world) podAPI() *podAPI {
 	listener := tls.NewListener(h.listen(":6443"), &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12})
 	go func() { _ = server.Serve(listener) }()
 	w.t.Cleanup(func() { _ = server.Close() })
-	w.gateway.write("secrets/kubernetes.io/serviceaccount/ca.crt", cert)
-	w.gateway.write("secrets/kubernetes.io/serviceaccount/token", agentToken)
+	w.gateway.Write("secrets/kubernetes.io/serviceaccount/ca.crt", cert)
+	w.gateway.Write("secrets/kubernetes.io/serviceaccount/token", agentToken)
 	api.Set("configmaps", kubetest.Object{"kind": "ConfigMap", "apiVersion": "v1", "metadata": map[string]any{"namespace": "vpn", "name": "home-wireguard.status"}})
 	return api
 }
@@ -200,7 +201,7 @@ func (api *podAPI) put(ps ...*pod) {
 // startPodAgent starts the agent in its container, with the API.
 func (w *world) startPodAgent(c wireguard.GatewayConfig) *agent {
 	w.t.Helper()
-	w.gateway.write("config/config.json", encode(w.t, c))
+	w.gateway.Write("config/config.json", encode(w.t, c))
 	a := w.runPodAgent()
 	a.waitReady(c)
 	return a
@@ -208,7 +209,7 @@ func (w *world) startPodAgent(c wireguard.GatewayConfig) *agent {
 
 func (w *world) runPodAgent() *agent {
 	w.t.Helper()
-	return newAgent(w.gateway, w.gateway.start(append(container("-all,+net_admin"), "env", "KUBERNETES_SERVICE_HOST="+apiserver4, "KUBERNETES_SERVICE_PORT=6443",
+	return newAgent(w.gateway, w.gateway.Start(append(container("-all,+net_admin"), "env", "KUBERNETES_SERVICE_HOST="+apiserver4, "KUBERNETES_SERVICE_PORT=6443",
 		agentBinary, "gateway", "--config=/run/config/config.json", "--status=vpn/home-wireguard.status")...))
 }
 
@@ -216,8 +217,8 @@ func (w *world) runPodAgent() *agent {
 // of its configuration.
 func (w *world) serves(t *testing.T, configured int, want ...*pod) {
 	t.Helper()
-	waitFor(t, limit, "the pods on the device", func() error {
-		out := w.gateway.run("wg show wg0 allowed-ips")
+	netns.WaitFor(t, limit, "the pods on the device", func() error {
+		out := w.gateway.Run("wg show wg0 allowed-ips")
 		if n := strings.Count(out, "\n"); n != configured+len(want) {
 			return fmt.Errorf("%d peers:\n%s", n, out)
 		}

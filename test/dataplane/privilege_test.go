@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/wireguardgateway/function-wireguard-gateway/test/netns"
 	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
 )
 
@@ -29,14 +30,14 @@ func TestLeastPrivilege(t *testing.T) {
 	w.server.echo(443)
 	c := w.client(1)
 	on := configWith(c.peer)
-	w.gateway.write("config/config.json", encode(t, on))
+	w.gateway.Write("config/config.json", encode(t, on))
 
 	// The wrapper does what it says.
 	for command, allowed := range map[string]bool{
 		"touch /root/x": false, "touch /run/x": false, "touch /var/lib/wireguard-gateway/x": true,
 		"sysctl -qw net.ipv4.ip_forward=1": false, "ip link set lo mtu 60000": true, "chown 1 /run/wireguard": false,
 	} {
-		out, err := w.gateway.try(append(container("-all,+net_admin"), strings.Fields(command)...)...)
+		out, err := w.gateway.Try(append(container("-all,+net_admin"), strings.Fields(command)...)...)
 		if got := err == nil; got != allowed {
 			t.Fatalf("%s: allowed is %t, want %t: %s", command, got, allowed, out)
 		}
@@ -44,7 +45,7 @@ func TestLeastPrivilege(t *testing.T) {
 
 	a := w.runAgent(container("-all,+net_admin")...)
 	a.waitReady(on)
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", a.cmd.Process.Pid))
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", a.Cmd.Process.Pid))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,12 +56,12 @@ func TestLeastPrivilege(t *testing.T) {
 	}
 	c.up()
 	c.expect(t, "with least privilege", map[string]bool{"tcp " + server4 + " 443": true, "udp " + server6 + " 443": true, "icmp 10.8.0.1": true})
-	if got := strings.TrimSpace(w.gateway.run("sysctl -n net.ipv4.ip_forward")); got != "0" {
+	if got := strings.TrimSpace(w.gateway.Run("sysctl -n net.ipv4.ip_forward")); got != "0" {
 		t.Errorf("net.ipv4.ip_forward is %s: the test shows nothing of forwarding by interface", got)
 	}
-	if _, err := w.gateway.try("test", "-s", "/var/lib/wireguard-gateway/endpoints.json"); err != nil {
-		waitFor(t, limit, "the endpoints", func() error {
-			_, err := w.gateway.try("test", "-s", "/var/lib/wireguard-gateway/endpoints.json")
+	if _, err := w.gateway.Try("test", "-s", "/var/lib/wireguard-gateway/endpoints.json"); err != nil {
+		netns.WaitFor(t, limit, "the endpoints", func() error {
+			_, err := w.gateway.Try("test", "-s", "/var/lib/wireguard-gateway/endpoints.json")
 			return err
 		})
 	}
@@ -69,7 +70,7 @@ func TestLeastPrivilege(t *testing.T) {
 // Without the one capability the agent does not get ready, and says why.
 func TestNoPrivilege(t *testing.T) {
 	w := newWorld(t)
-	w.gateway.write("config/config.json", encode(t, configWith()))
+	w.gateway.Write("config/config.json", encode(t, configWith()))
 	a := w.runAgent(container("-all")...)
 	a.refuses(t, "operation not permitted")
 }
@@ -77,8 +78,8 @@ func TestNoPrivilege(t *testing.T) {
 // IPv6 needs a sysctl, which an agent without privileges cannot set.
 func TestIPv6ForwardingOff(t *testing.T) {
 	w := newWorld(t)
-	w.gateway.sysctl("net.ipv6.conf.all.forwarding=0")
-	w.gateway.write("config/config.json", encode(t, configWith()))
+	w.gateway.Sysctl("net.ipv6.conf.all.forwarding=0")
+	w.gateway.Write("config/config.json", encode(t, configWith()))
 	a := w.runAgent()
 	a.refuses(t, "net.ipv6.conf.all.forwarding")
 	// Who has no IPv6 pool does not need it.
@@ -88,7 +89,7 @@ func TestIPv6ForwardingOff(t *testing.T) {
 	// And it is noticed when it is switched on.
 	a.write(encode(t, configWith()))
 	a.refuses(t, "net.ipv6.conf.all.forwarding")
-	w.gateway.exec(agentBinary, "sysctl", "net.ipv6.conf.all.forwarding=1")
+	w.gateway.Exec(agentBinary, "sysctl", "net.ipv6.conf.all.forwarding=1")
 	a.waitReady(configWith())
 }
 
@@ -99,9 +100,9 @@ func TestKernelImplementation(t *testing.T) {
 	c := w.client(1)
 	on := configWith(c.peer)
 	on.Implementation = wireguard.ImplementationKernel
-	w.gateway.write("config/config.json", encode(t, on))
+	w.gateway.Write("config/config.json", encode(t, on))
 	a := w.runAgent()
-	if _, err := w.router.try("ip", "link", "add", "wgtest", "type", "wireguard"); err != nil {
+	if _, err := w.router.Try("ip", "link", "add", "wgtest", "type", "wireguard"); err != nil {
 		a.refuses(t, "this kernel has no WireGuard")
 		t.Log("this kernel has no WireGuard: its own implementation was not tested")
 		return
@@ -110,7 +111,7 @@ func TestKernelImplementation(t *testing.T) {
 	c.up()
 	works := map[string]bool{"tcp " + server4 + " 443": true, "udp " + server6 + " 443": true}
 	c.expect(t, "the kernel's device", works)
-	a.kill()
+	a.Kill()
 	c.expect(t, "without agent", works)
 	a = w.runAgent()
 	a.waitReady(on)
@@ -120,7 +121,7 @@ func TestKernelImplementation(t *testing.T) {
 // refuses waits until the agent says why it is not ready.
 func (a *agent) refuses(t *testing.T, reason string) {
 	t.Helper()
-	waitFor(t, limit, "a reason", func() error {
+	netns.WaitFor(t, limit, "a reason", func() error {
 		code, body, err := a.get("/readyz")
 		if err != nil {
 			return err

@@ -14,7 +14,7 @@ import (
 // echo answers on TCP and UDP ports of the host, at both families, with what
 // it is sent.
 func (h *host) echo(ports ...int) {
-	h.t.Helper()
+	h.T.Helper()
 	for _, p := range ports {
 		address := ":" + strconv.Itoa(p)
 		l := h.listen(address)
@@ -32,11 +32,11 @@ func (h *host) echo(ports ...int) {
 		}()
 		var u net.PacketConn
 		var err error
-		h.within(func() { u, err = net.ListenPacket("udp", address) })
+		h.Within(func() { u, err = net.ListenPacket("udp", address) })
 		if err != nil {
-			h.t.Fatal(err)
+			h.T.Fatal(err)
 		}
-		h.t.Cleanup(func() { _ = u.Close() })
+		h.T.Cleanup(func() { _ = u.Close() })
 		go func() {
 			b := make([]byte, 2048)
 			for {
@@ -59,7 +59,7 @@ const probeTime = 700 * time.Millisecond
 func (h *host) probe(what string) error {
 	f := strings.Fields(what)
 	if f[0] == "icmp" {
-		out, err := h.try("ping", "-n", "-c1", "-W1", f[1])
+		out, err := h.Try("ping", "-n", "-c1", "-W1", f[1])
 		if err != nil {
 			return fmt.Errorf("no answer: %s", out)
 		}
@@ -68,7 +68,7 @@ func (h *host) probe(what string) error {
 	var c net.Conn
 	var err error
 	network := strings.Replace(f[0], "http", "tcp", 1)
-	h.within(func() { c, err = net.DialTimeout(network, net.JoinHostPort(f[1], f[2]), probeTime) })
+	h.Within(func() { c, err = net.DialTimeout(network, net.JoinHostPort(f[1], f[2]), probeTime) })
 	if err != nil {
 		return err
 	}
@@ -115,7 +115,7 @@ func (h *host) expect(t *testing.T, reason string, want map[string]bool) {
 	for range want {
 		o := <-outcomes
 		if got := o.err == nil; got != want[o.what] {
-			t.Errorf("%s: %s from %s: passes is %t, want %t (%v)", reason, o.what, h.name, got, want[o.what], o.err)
+			t.Errorf("%s: %s from %s: passes is %t, want %t (%v)", reason, o.what, h.Name, got, want[o.what], o.err)
 		}
 	}
 }
@@ -123,17 +123,17 @@ func (h *host) expect(t *testing.T, reason string, want map[string]bool) {
 // count counts packets that come in by a device of the host and match, from
 // now on.
 func (h *host) count(device, match string) func() int {
-	h.t.Helper()
+	h.T.Helper()
 	h.counters++
 	table := fmt.Sprintf("count%d", h.counters)
-	h.nft(fmt.Sprintf("table netdev %s { chain ingress { type filter hook ingress device %q priority -%d; %s counter; }; }", table, device, h.counters, match))
+	h.NFT(fmt.Sprintf("table netdev %s { chain ingress { type filter hook ingress device %q priority -%d; %s counter; }; }", table, device, h.counters, match))
 	return func() int {
-		h.t.Helper()
-		out := h.run("nft list table netdev " + table)
+		h.T.Helper()
+		out := h.Run("nft list table netdev " + table)
 		_, rest, found := strings.Cut(out, "counter packets ")
 		n, err := strconv.Atoi(strings.Fields(rest + " x")[0])
 		if !found || err != nil {
-			h.t.Fatalf("no counter in %s", out)
+			h.T.Fatalf("no counter in %s", out)
 		}
 		return n
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/wireguardgateway/function-wireguard-gateway/test/netns"
 	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
 )
 
@@ -53,7 +54,7 @@ func TestManyPeers(t *testing.T) {
 				}
 			}
 			a := w.startAgent(config(nil))
-			defer a.kill()
+			defer a.Kill()
 			idle := rss(t, a)
 
 			// The best of each, since anything else on the machine only adds.
@@ -63,7 +64,7 @@ func TestManyPeers(t *testing.T) {
 				a.apply(config(nil))
 				w.emptyDevice(t)
 				standard = min(standard, w.syncconf(t, peers))
-				w.gateway.run("wg syncconf wg0 /run/none.conf")
+				w.gateway.Run("wg syncconf wg0 /run/none.conf")
 				w.emptyDevice(t)
 				full = min(full, a.syncTime(config(peers)))
 				for range 4 {
@@ -72,7 +73,7 @@ func TestManyPeers(t *testing.T) {
 			}
 			t.Logf("%d peers: agent %s, wg syncconf %s (%.2f); one peer %s (1/%.0f); memory %d MiB, without peers %d MiB",
 				many, full, standard, full.Seconds()/standard.Seconds(), single, full.Seconds()/single.Seconds(), rss(t, a), idle)
-			if got := strings.Count(w.gateway.run("wg show wg0 peers"), "\n"); got != many {
+			if got := strings.Count(w.gateway.Run("wg show wg0 peers"), "\n"); got != many {
 				t.Errorf("the device has %d peers, want %d", got, many)
 			}
 			if access == "WithoutRules" && full > 2*standard {
@@ -88,8 +89,8 @@ func TestManyPeers(t *testing.T) {
 // emptyDevice waits until the device has no peers.
 func (w *world) emptyDevice(t *testing.T) {
 	t.Helper()
-	waitFor(t, limit, "an empty device", func() error {
-		if out := w.gateway.run("wg show wg0 peers"); out != "" {
+	netns.WaitFor(t, limit, "an empty device", func() error {
+		if out := w.gateway.Run("wg show wg0 peers"); out != "" {
 			return fmt.Errorf("%d peers", strings.Count(out, "\n"))
 		}
 		return nil
@@ -99,7 +100,7 @@ func (w *world) emptyDevice(t *testing.T) {
 // syncTime applies a configuration and returns how long it took from its
 // arrival, as the agent measures it.
 func (a *agent) syncTime(c wireguard.GatewayConfig) time.Duration {
-	a.t.Helper()
+	a.T.Helper()
 	const sum = `wireguard_gateway_sync_duration_seconds_sum{cause="config"}`
 	before := a.metric(sum)
 	a.apply(c)
@@ -111,22 +112,22 @@ func (a *agent) syncTime(c wireguard.GatewayConfig) time.Duration {
 func (w *world) syncconf(t *testing.T, peers []wireguard.Peer) time.Duration {
 	t.Helper()
 	head := fmt.Sprintf("[Interface]\nPrivateKey = %s\nListenPort = 51820\nFwMark = 51820\n", serverKey)
-	w.gateway.write("none.conf", head)
+	w.gateway.Write("none.conf", head)
 	b := &strings.Builder{}
 	b.WriteString(head)
 	for _, p := range peers {
 		fmt.Fprintf(b, "[Peer]\nPublicKey = %s\nPresharedKey = %s\nAllowedIPs = %s/32, %s/128\n", p.PublicKey, p.PresharedKey, p.Addresses[0], p.Addresses[1])
 	}
-	w.gateway.write("many.conf", b.String())
+	w.gateway.Write("many.conf", b.String())
 	start := time.Now()
-	w.gateway.run("wg syncconf wg0 /run/many.conf")
+	w.gateway.Run("wg syncconf wg0 /run/many.conf")
 	return time.Since(start)
 }
 
 // rss returns the resident memory of the agent, in MiB.
 func rss(t *testing.T, a *agent) int {
 	t.Helper()
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", a.cmd.Process.Pid))
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", a.Cmd.Process.Pid))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,13 +18,13 @@ func (g *gluetun) exit(publicIP string, ports ...int) {
 // serve answers as gluetun's control server, with the role that the function
 // gives it, and where its resolver and its health server are.
 func (g *gluetun) serve(role string) {
-	g.t.Helper()
+	g.T.Helper()
 	auth := struct {
 		Auth   string `json:"auth"`
 		APIKey string `json:"apikey"`
 	}{}
 	if err := json.Unmarshal([]byte(role), &auth); err != nil || auth.Auth != "apikey" || auth.APIKey == "" {
-		g.t.Fatalf("no role that gluetun knows: %v", err)
+		g.T.Fatalf("no role that gluetun knows: %v", err)
 	}
 	l := g.listen(g.env["HTTP_CONTROL_SERVER_ADDRESS"])
 	go func() { _ = http.Serve(l, g.control(auth.APIKey)) }()

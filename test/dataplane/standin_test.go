@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/wireguardgateway/function-wireguard-gateway/test/netns"
 )
 
 const (
@@ -27,7 +29,7 @@ type gluetun struct {
 	local4, local6     []string
 	gateway4, gateway6 string // of the default routes
 
-	tunnel *process
+	tunnel *netns.Process
 
 	mu       sync.Mutex
 	publicIP string
@@ -46,13 +48,13 @@ func (w *world) newGluetun(env map[string]string, rules string) *gluetun {
 
 // script runs lines one by one, up to the first that fails.
 func (g *gluetun) script(lines []string) {
-	g.t.Helper()
-	g.exec("sh", "-ec", strings.Join(lines, "\n"))
+	g.T.Helper()
+	g.Exec("sh", "-ec", strings.Join(lines, "\n"))
 }
 
 // start is what happens at each start of the container, up to the tunnel.
 func (g *gluetun) start() error {
-	g.t.Helper()
+	g.T.Helper()
 	g.firewall()
 	g.routing()
 	return g.up()
@@ -61,7 +63,7 @@ func (g *gluetun) start() error {
 // firewall appends its rules again at each start: it never looks whether they
 // are there. The user's come ahead of those that follow from the settings.
 func (g *gluetun) firewall() {
-	g.t.Helper()
+	g.T.Helper()
 	var lines []string
 	both := func(format string, args ...any) {
 		for _, ip := range []string{"iptables", "ip6tables"} {
@@ -118,10 +120,10 @@ func list(s string) []string {
 // routing makes the rules and tables that stay while the container lives, as
 // far as they are not there from the one before.
 func (g *gluetun) routing() {
-	g.t.Helper()
+	g.T.Helper()
 	var lines []string
 	rule := func(ip, pref, what string) {
-		if !contains(g.run(ip+" rule show pref "+pref), strings.Replace(what, "table", "lookup", 1)) {
+		if !contains(g.Run(ip+" rule show pref "+pref), strings.Replace(what, "table", "lookup", 1)) {
 			lines = append(lines, ip+" rule add "+what+" pref "+pref)
 		}
 	}
@@ -150,8 +152,8 @@ func (g *gluetun) routing() {
 // up brings up the tunnel: the device first, and the rule to it last. It fails
 // where that rule is there already.
 func (g *gluetun) up() error {
-	g.t.Helper()
-	g.write("tun0.conf", fmt.Sprintf("[Interface]\nPrivateKey = %s\nFwMark = 51820\n[Peer]\nPublicKey = %s\nEndpoint = %s:%s\nAllowedIPs = 0.0.0.0/0, ::/0\n",
+	g.T.Helper()
+	g.Write("tun0.conf", fmt.Sprintf("[Interface]\nPrivateKey = %s\nFwMark = 51820\n[Peer]\nPublicKey = %s\nEndpoint = %s:%s\nAllowedIPs = 0.0.0.0/0, ::/0\n",
 		testKey("tunnel", 0), g.env["WIREGUARD_PUBLIC_KEY"], g.env["WIREGUARD_ENDPOINT_IP"], g.env["WIREGUARD_ENDPOINT_PORT"]))
 	g.tunnel = g.wireguardGo("tun0")
 	g.script([]string{
@@ -159,8 +161,8 @@ func (g *gluetun) up() error {
 		"ip route add default dev tun0 table 51820", "ip -6 route add default dev tun0 table 51820",
 	})
 	for _, l := range []string{"ip -6 rule add not fwmark 51820 lookup 51820 pref 101", "ip rule add not fwmark 51820 lookup 51820 pref 101"} {
-		if _, err := g.try(strings.Fields(l)...); err != nil {
-			g.tunnel.kill()
+		if _, err := g.Try(strings.Fields(l)...); err != nil {
+			g.tunnel.Kill()
 			return err
 		}
 	}
@@ -171,35 +173,35 @@ func (g *gluetun) up() error {
 // stop ends the tunnel as gluetun does on its own restart: the rules first, and
 // the device a moment later.
 func (g *gluetun) stop() {
-	g.t.Helper()
+	g.T.Helper()
 	g.script([]string{"ip rule del pref 101", "ip -6 rule del pref 101", "sleep 0.2"})
-	g.tunnel.kill()
+	g.tunnel.Kill()
 	g.exit("")
 }
 
 // terminate is a SIGTERM. The firewall stays, and so does rule 98.
 func (g *gluetun) terminate() {
-	g.t.Helper()
+	g.T.Helper()
 	g.stop()
 	g.script([]string{"ip rule del pref 100", "ip -6 rule del pref 100"})
 }
 
 // crash is a SIGKILL. All rules stay, and the tunnel is gone with its process.
 func (g *gluetun) crash() {
-	g.tunnel.kill()
+	g.tunnel.Kill()
 	g.exit("")
 }
 
 // cleanUp removes the rule that crash leaves, as the agent does.
 func (g *gluetun) cleanUp() {
 	for _, ip := range []string{"ip", "ip -6"} {
-		_, _ = g.try(strings.Fields(ip + " rule del pref 101")...)
+		_, _ = g.Try(strings.Fields(ip + " rule del pref 101")...)
 	}
 }
 
 // open is what 3.41.1 does when its firewall cannot be set up.
 func (g *gluetun) open() {
-	g.t.Helper()
+	g.T.Helper()
 	var lines []string
 	for _, ip := range []string{"iptables", "ip6tables"} {
 		for _, l := range []string{"--flush", "--delete-chain", "-P INPUT ACCEPT", "-P OUTPUT ACCEPT", "-P FORWARD ACCEPT"} {
@@ -231,7 +233,7 @@ func TestGluetunStandIn(t *testing.T) {
 	for section := range strings.SplitSeq(want, "\n\n") {
 		command, _, _ := strings.Cut(section, "\n")
 		got += command + "\n"
-		for l := range strings.Lines(g.run(command)) {
+		for l := range strings.Lines(g.Run(command)) {
 			// Tools differ in what they say of routes beside where they lead.
 			l, _, _ = strings.Cut(strings.Replace(l, " scope link", "", 1), " metric ")
 			got += strings.Join(strings.Fields(l), " ") + "\n"
@@ -243,14 +245,14 @@ func TestGluetunStandIn(t *testing.T) {
 	}
 
 	g.terminate()
-	if out := g.run("ip rule show"); contains(out, "100:") || contains(out, "101:") || !contains(out, "98:") {
+	if out := g.Run("ip rule show"); contains(out, "100:") || contains(out, "101:") || !contains(out, "98:") {
 		t.Errorf("terminated: rules %s", out)
 	}
-	lines := strings.Count(g.run("iptables -S"), "\n")
+	lines := strings.Count(g.Run("iptables -S"), "\n")
 	if err := g.start(); err != nil {
 		t.Fatal(err)
 	}
-	if n := strings.Count(g.run("iptables -S"), "\n"); n != 2*lines-3 {
+	if n := strings.Count(g.Run("iptables -S"), "\n"); n != 2*lines-3 {
 		t.Errorf("started again: %d lines, want each rule twice: %d", n, 2*lines-3)
 	}
 	g.crash()

@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"testing"
 	"time"
+
+	"github.com/wireguardgateway/function-wireguard-gateway/test/netns"
 )
 
 // The agent's gateway passes what plain wireguard-go passes with rules that
@@ -19,17 +21,17 @@ func TestThroughput(t *testing.T) {
 
 	plain := w.attach("plain", "10.245.0.10/24", "10.245.0.1/24", "2001:db8:20::10/64", "2001:db8:20::1/64")
 	other := w.client(2)
-	plain.sysctl("net.ipv4.ip_forward=1")
-	plain.write("wg0.conf", fmt.Sprintf("[Interface]\nPrivateKey = %s\nListenPort = 51820\n[Peer]\nPublicKey = %s\nAllowedIPs = 10.8.0.3/32\n", serverKey, other.peer.PublicKey))
-	plain.start("env", "LOG_LEVEL=error", wireguardGoBinary, "-f", "wg0")
-	waitFor(t, limit, "wireguard-go", func() error {
-		_, err := plain.try("wg", "setconf", "wg0", "/run/wg0.conf")
+	plain.Sysctl("net.ipv4.ip_forward=1")
+	plain.Write("wg0.conf", fmt.Sprintf("[Interface]\nPrivateKey = %s\nListenPort = 51820\n[Peer]\nPublicKey = %s\nAllowedIPs = 10.8.0.3/32\n", serverKey, other.peer.PublicKey))
+	plain.Start("env", "LOG_LEVEL=error", wireguardGoBinary, "-f", "wg0")
+	netns.WaitFor(t, limit, "wireguard-go", func() error {
+		_, err := plain.Try("wg", "setconf", "wg0", "/run/wg0.conf")
 		return err
 	})
 	for _, l := range []string{"ip addr add 10.8.0.1/24 dev wg0", "ip link set wg0 mtu 1420 up"} {
-		plain.run(l)
+		plain.Run(l)
 	}
-	plain.nft(`table ip plain { chain p { type nat hook postrouting priority 100; ip saddr 10.8.0.0/24 oifname "eth0" masquerade; }; }`)
+	plain.NFT(`table ip plain { chain p { type nat hook postrouting priority 100; ip saddr 10.8.0.0/24 oifname "eth0" masquerade; }; }`)
 	cc := other.clientConfig()
 	cc.Endpoint = "10.245.0.10:51820"
 	cc.Addresses = []netip.Prefix{netip.MustParsePrefix("10.8.0.3/32")}

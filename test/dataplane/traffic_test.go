@@ -9,13 +9,15 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/wireguardgateway/function-wireguard-gateway/test/netns"
 )
 
 // iperf serves iperf3 on the host, on a port.
 func (h *host) iperf(port int) {
-	h.t.Helper()
-	h.start("iperf3", "-s", "-p", strconv.Itoa(port))
-	waitFor(h.t, limit, "iperf3", func() error {
+	h.T.Helper()
+	h.Start("iperf3", "-s", "-p", strconv.Itoa(port))
+	netns.WaitFor(h.T, limit, "iperf3", func() error {
 		c, err := h.dial("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 		if err == nil {
 			_ = c.Close()
@@ -60,13 +62,13 @@ func (r transfer) between(from, to float64) measure {
 
 // transfer starts a TCP transfer to an address. The result waits for its end.
 func (h *host) transfer(address string, port int, d time.Duration, args ...string) func() transfer {
-	h.t.Helper()
-	p := h.start(append([]string{"iperf3", "-c", address, "-p", strconv.Itoa(port), "-t", fmt.Sprint(d.Seconds()), "-i", "0.5", "-J"}, args...)...)
+	h.T.Helper()
+	p := h.Start(append([]string{"iperf3", "-c", address, "-p", strconv.Itoa(port), "-t", fmt.Sprint(d.Seconds()), "-i", "0.5", "-J"}, args...)...)
 	return func() transfer {
-		h.t.Helper()
+		h.T.Helper()
 		r := transfer{}
-		if err := json.Unmarshal([]byte(p.wait(d+limit)), &r); err != nil || r.Error != "" {
-			h.t.Fatalf("iperf3: %v %s", err, r.Error)
+		if err := json.Unmarshal([]byte(p.Wait(d+limit)), &r); err != nil || r.Error != "" {
+			h.T.Fatalf("iperf3: %v %s", err, r.Error)
 		}
 		return r
 	}
@@ -81,15 +83,15 @@ type beacon struct {
 
 // beacon starts sending to an echo port.
 func (h *host) beacon(address string, port int) *beacon {
-	h.t.Helper()
+	h.T.Helper()
 	var c net.Conn
 	var err error
-	h.within(func() { c, err = net.Dial("udp", net.JoinHostPort(address, strconv.Itoa(port))) })
+	h.Within(func() { c, err = net.Dial("udp", net.JoinHostPort(address, strconv.Itoa(port))) })
 	if err != nil {
-		h.t.Fatal(err)
+		h.T.Fatal(err)
 	}
 	b := &beacon{stop: make(chan struct{})}
-	h.t.Cleanup(func() { _ = c.Close() })
+	h.T.Cleanup(func() { _ = c.Close() })
 	go func() {
 		buffer := make([]byte, 64)
 		for {
@@ -140,7 +142,7 @@ func (b *beacon) gap(since time.Time) time.Duration {
 // answered waits for an answer after a moment.
 func (b *beacon) answered(t *testing.T, after time.Time) {
 	t.Helper()
-	waitFor(t, limit, "an answer", func() error {
+	netns.WaitFor(t, limit, "an answer", func() error {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		if n := len(b.answers); n == 0 || b.answers[n-1].Before(after) {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/wireguardgateway/function-wireguard-gateway/test/netns"
 	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
 )
 
@@ -46,9 +47,9 @@ func TestGluetunUnguarded(t *testing.T) {
 		conf += fmt.Sprintf("[Peer]\nPublicKey = %s\nAllowedIPs = %s/32, %s/128\n", peer.PublicKey, peer.Addresses[0], peer.Addresses[1])
 	}
 	e.device(w.gateway, conf)
-	w.gateway.sysctl("net.ipv4.ip_forward=1")
+	w.gateway.Sysctl("net.ipv4.ip_forward=1")
 	for _, l := range []string{"ip rule add to 10.8.0.0/24 lookup main pref 90", "ip -6 rule add to fd00:8::/64 lookup main pref 90"} {
-		w.gateway.run(l)
+		w.gateway.Run(l)
 	}
 	g := w.newGluetun(e.env(), e.file(wireguard.PostRulesKey))
 	g.rules += "iptables -A FORWARD -j ACCEPT\nip6tables -A FORWARD -j ACCEPT\n"
@@ -58,7 +59,7 @@ func TestGluetunUnguarded(t *testing.T) {
 		_ = w.gateway.probe("tcp 1.1.1.1 443")
 		_ = w.gateway.probe("tcp 2606:4700:4700::1111 443")
 	}, "peers4", "peers6", "probes4", "probes6")
-	w.gateway.nft(openTable)
+	w.gateway.NFT(openTable)
 	around.leak(t, "not started", c.tryAll, masqueraded...)
 	faults := []struct {
 		name   string
@@ -66,24 +67,24 @@ func TestGluetunUnguarded(t *testing.T) {
 		fault  func()
 	}{
 		{"Stopped", func() {}, g.stop},
-		{"DeviceDies", func() {}, func() { g.run("ip link del tun0") }},
+		{"DeviceDies", func() {}, func() { g.Run("ip link del tun0") }},
 		{"Terminated", func() {}, g.terminate},
 		{"Killed", func() {}, g.crash},
 		// A dead provider takes nothing away by itself. When gluetun notices, it
 		// starts its tunnel again and again, and that leaks.
-		{"ProviderDies", p.server.kill, g.stop},
+		{"ProviderDies", p.server.Kill, g.stop},
 		{"FirewallFlushed", g.open, g.crash},
 	}
 	for _, f := range faults {
 		t.Run(f.name, func(t *testing.T) {
 			g.cleanUp()
-			if !p.server.running() {
+			if !p.server.Running() {
 				p.serve()
 			}
 			if err := g.start(); err != nil {
 				t.Fatal(err)
 			}
-			waitFor(t, limit, "the tunnel", func() error { return c.probe(reached4) })
+			netns.WaitFor(t, limit, "the tunnel", func() error { return c.probe(reached4) })
 			peers, own := c.sessions(sessionPort), w.gateway.sessions(podPort)
 			quiet := around.packets()
 			peers.goOn(t, time.Now(), "up")
@@ -121,7 +122,7 @@ func TestGluetunUnguardedAgent(t *testing.T) {
 	}
 	w.server.echo(443, podPort, sessionPort)
 	around := w.watchAround()
-	w.gateway.nft(openTable)
+	w.gateway.NFT(openTable)
 	e.write(w.gateway)
 	g := w.newGluetun(e.env(), e.file(wireguard.PostRulesKey))
 	if err := g.start(); err != nil {
@@ -130,7 +131,7 @@ func TestGluetunUnguardedAgent(t *testing.T) {
 	a := w.runAgent()
 	a.waitReady(on)
 	e.connect(c, "laptop")
-	waitFor(t, limit, "the tunnel", func() error { return c.probe(reached4) })
+	netns.WaitFor(t, limit, "the tunnel", func() error { return c.probe(reached4) })
 	c.load()
 
 	t.Run("Syncs", func(t *testing.T) {
@@ -145,7 +146,7 @@ func TestGluetunUnguardedAgent(t *testing.T) {
 		around.none(t, "past the routing rules")
 		around.leak(t, "syncs that are not one step", func() {
 			a.syncs(t, on, 100, func(int) {
-				g.run("nft delete table inet wireguard_gateway")
+				g.Run("nft delete table inet wireguard_gateway")
 				time.Sleep(20 * time.Millisecond)
 			})
 		}, slices.Concat(masqueraded, []string{"sessions4", "sessions6"})...)
@@ -157,17 +158,17 @@ func TestGluetunUnguardedAgent(t *testing.T) {
 			t.Fatal(err)
 		}
 		a.waitReady(on)
-		waitFor(t, limit, "the tunnel", func() error { return c.probe(reached4) })
+		netns.WaitFor(t, limit, "the tunnel", func() error { return c.probe(reached4) })
 		peers, own := c.sessions(sessionPort), w.gateway.sessions(podPort)
 		left := e.outlive(a)
 		peers.goOn(t, time.Now(), "without agent")
 		own.goOn(t, time.Now(), "without agent")
 		around.leak(t, "without agent and walls", func() {
-			w.gateway.exec(agentBinary, "remove")
+			w.gateway.Exec(agentBinary, "remove")
 			g.stop()
 			g.open()
 			c.tryAll()
 		}, slices.Concat(masqueraded, []string{"sessions4", "sessions6", "tunnel4", "tunnel6"})...)
-		left.kill()
+		left.Kill()
 	})
 }

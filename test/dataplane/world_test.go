@@ -28,11 +28,11 @@ const (
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{t: t, router: newHost(t, "router")}
-	w.router.sysctl("net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1")
+	w.router.Sysctl("net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1")
 	w.gateway = w.attach("gateway", "10.244.0.10/24", "10.244.0.1/24", "2001:db8:2::10/64", "2001:db8:2::1/64")
 	w.server = w.attach("server", "203.0.113.10/24", "203.0.113.1/24", "2001:db8:4::10/64", "2001:db8:4::1/64")
 	// What the privileged init container does.
-	w.gateway.exec(agentBinary, "sysctl", "net.ipv6.conf.all.forwarding=1")
+	w.gateway.Exec(agentBinary, "sysctl", "net.ipv6.conf.all.forwarding=1")
 	return w
 }
 
@@ -41,18 +41,18 @@ func (w *world) attach(name, own4, router4, own6, router6 string) *host {
 	w.t.Helper()
 	h := newHost(w.t, name)
 	port := "r-" + name
-	w.router.run(fmt.Sprintf("ip link add %s type veth peer name eth0 netns %d", port, h.pid))
+	w.router.Run(fmt.Sprintf("ip link add %s type veth peer name eth0 netns %d", port, h.PID))
 	for _, x := range []struct {
 		h         *host
 		device    string
 		four, six string
 	}{{w.router, port, router4, router6}, {h, "eth0", own4, own6}} {
-		x.h.run("ip addr add " + x.four + " dev " + x.device)
-		x.h.run("ip addr add " + x.six + " dev " + x.device + " nodad")
-		x.h.run("ip link set " + x.device + " up")
+		x.h.Run("ip addr add " + x.four + " dev " + x.device)
+		x.h.Run("ip addr add " + x.six + " dev " + x.device + " nodad")
+		x.h.Run("ip link set " + x.device + " up")
 	}
-	h.run("ip route add default via " + netip.MustParsePrefix(router4).Addr().String())
-	h.run("ip -6 route add default via " + netip.MustParsePrefix(router6).Addr().String())
+	h.Run("ip route add default via " + netip.MustParsePrefix(router4).Addr().String())
+	h.Run("ip -6 route add default via " + netip.MustParsePrefix(router6).Addr().String())
 	return h
 }
 
@@ -93,7 +93,7 @@ func testPeer(n int, key wireguard.Key) wireguard.Peer {
 
 var serverKey = seed.ServerKey(0)
 
-// config returns a gateway's configuration with these peers.
+// configWith returns a gateway's configuration with these peers.
 func configWith(peers ...wireguard.Peer) wireguard.GatewayConfig {
 	return wireguard.GatewayConfig{
 		Gateway: "vpn/home", PrivateKey: serverKey, ListenPort: 51820, MTU: 1420,
@@ -124,19 +124,19 @@ func (c *client) clientConfig() wireguard.ClientConfig {
 func (c *client) up() { c.upWith(c.clientConfig()) }
 
 func (c *client) upWith(cc wireguard.ClientConfig) {
-	c.t.Helper()
+	c.T.Helper()
 	c.upConf(cc.String())
 }
 
 func (c *client) upConf(conf string) {
-	c.t.Helper()
-	c.write("wgc0.conf", conf)
+	c.T.Helper()
+	c.Write("wgc0.conf", conf)
 	// The daemon that it starts would keep a pipe open.
-	c.exec("sh", "-c", "WG_QUICK_USERSPACE_IMPLEMENTATION="+wireguardGoBinary+" LOG_LEVEL=error wg-quick up /run/wgc0.conf >/run/wg-quick.log 2>&1 || { cat /run/wg-quick.log; exit 1; }")
-	c.t.Cleanup(func() { _, _ = c.try("ip", "link", "del", "wgc0") })
+	c.Exec("sh", "-c", "WG_QUICK_USERSPACE_IMPLEMENTATION="+wireguardGoBinary+" LOG_LEVEL=error wg-quick up /run/wgc0.conf >/run/wg-quick.log 2>&1 || { cat /run/wg-quick.log; exit 1; }")
+	c.T.Cleanup(func() { _, _ = c.Try("ip", "link", "del", "wgc0") })
 }
 
 func (c *client) down() {
-	c.t.Helper()
-	c.exec("wg-quick", "down", "/run/wgc0.conf")
+	c.T.Helper()
+	c.Exec("wg-quick", "down", "/run/wgc0.conf")
 }
