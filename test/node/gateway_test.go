@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -109,6 +110,12 @@ func (g *gateway) addPeer(name string) {
 	g.spec["peers"] = append(peers, map[string]any{"name": name})
 }
 
+// removePeer removes one from what is applied next.
+func (g *gateway) removePeer(name string) {
+	peers, _ := g.spec["peers"].([]any)
+	g.spec["peers"] = slices.DeleteFunc(peers, func(p any) bool { return p.(map[string]any)["name"] == name })
+}
+
 func (g *gateway) status() v1alpha1.WireguardGatewayStatus {
 	g.t.Helper()
 	o, err := g.n.Get(g.t.Context(), "wireguardgateway.io/v1alpha1", "WireguardGateway", g.namespace, gatewayName)
@@ -169,20 +176,27 @@ func (g *gateway) pod(ctx context.Context) (*corev1.Pod, error) {
 	return nil, errors.New("there is no pod")
 }
 
+// podReady holds that it is ready.
+func (g *gateway) podReady(ctx context.Context) error {
+	p, err := g.pod(ctx)
+	if err != nil {
+		return err
+	}
+	for _, c := range p.Status.Conditions {
+		if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s is not ready: %s", p.Name, p.Status.Phase)
+}
+
 func (g *gateway) waitPod() *corev1.Pod {
 	g.t.Helper()
-	var p *corev1.Pod
-	g.n.Eventually(g.t, "the pod to be ready", func() (err error) {
-		if p, err = g.pod(g.t.Context()); err != nil {
-			return err
-		}
-		for _, c := range p.Status.Conditions {
-			if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
-				return nil
-			}
-		}
-		return fmt.Errorf("%s is not ready: %s", p.Name, p.Status.Phase)
-	})
+	g.n.Eventually(g.t, "the pod to be ready", func() error { return g.podReady(g.t.Context()) })
+	p, err := g.pod(g.t.Context())
+	if err != nil {
+		g.t.Fatal(err)
+	}
 	return p
 }
 
@@ -193,7 +207,10 @@ func (g *gateway) identity() map[string]string {
 	out := map[string]string{"public key": s.PublicKey, "addresses": fmt.Sprint(s.Addresses), "endpoints": fmt.Sprint(s.Endpoints)}
 	for _, p := range s.Peers {
 		out["peer "+p.Name] = fmt.Sprint(p.Addresses, p.PublicKey)
-		out["configuration of "+p.Name] = g.conf(p.Name)
+		// Pods have none.
+		if !p.Pods {
+			out["configuration of "+p.Name] = g.conf(p.Name)
+		}
 	}
 	return out
 }
