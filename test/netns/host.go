@@ -1,5 +1,6 @@
 // Package netns makes hosts for tests: network namespaces with what runs in
-// them. It needs root, and the tools of util-linux, iproute2, procps and nftables.
+// them. It needs root, and the tools of util-linux, iproute2, procps and
+// nftables.
 package netns
 
 import (
