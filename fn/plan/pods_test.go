@@ -11,7 +11,6 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/wireguardgateway/function-wireguard-gateway/api/v1alpha1"
 	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
 )
 
@@ -138,37 +137,15 @@ func TestPodClassesReachTheDevice(t *testing.T) {
 	}
 }
 
-// Classes of pods find room as peers do: whoever was there stays.
+// Classes of pods find room as peers do.
 func TestPodClassesFitTheSecret(t *testing.T) {
-	var limits strings.Builder
-	for i := range 32 {
-		fmt.Fprintf(&limits, "{action: Accept, to: {cidr: 10.43.%d.0/24, ports: [%s]}},", i, portList(i, 32))
-	}
-	spec := "peerCIDR: 10.8.0.0/16\nallowedPeerNamespaces: {from: All, limits: {access: [" + limits.String() + "]}}"
-	in := inputs(t, spec)
+	in := inputs(t, longLimits())
 	in.Attachments = []corev1.ConfigMap{podsAttachedTo(t, "web", "old"), attachedTo(t, "web", "phone", "{}")}
 	g := planned(t, in)
 	for i := range 80 {
 		in.Attachments = append(in.Attachments, podsAttachedTo(t, "aaa", fmt.Sprintf("new%d", i)))
 	}
-	in.Status, in.ObservedConfig = statusOf(g), configOf(t, g)
-	g = planned(t, in)
-	if n := len(configOf(t, g)); n > 1<<20 {
-		t.Errorf("want a configuration that fits a Secret, got %d bytes", n)
-	}
-	rejected := 0
-	for i := range g.PodClasses {
-		switch c := &g.PodClasses[i]; {
-		case c.State == v1alpha1.PeerActive:
-		case c.Reason != v1alpha1.ReasonTooLarge || c.Namespace == "web":
-			t.Errorf("%s: %s %s", c.ID(), c.Reason, c.Message)
-		default:
-			rejected++
-		}
-	}
-	if rejected == 0 || len(g.Rejected()) != rejected || g.Peers[0].State != v1alpha1.PeerActive {
-		t.Errorf("want some for which there is no room, and the phone as it was, got %d rejected, %s", rejected, g.Peers[0].State)
-	}
+	expectFull(t, in, g)
 }
 
 // Together with peers, at most so many are looked at, of whom who was served
