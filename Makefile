@@ -1,6 +1,6 @@
 # Short names for what the go command and the scripts do. A recipe holds no logic of its own.
 
-.PHONY: generate test test-controlplane test-controlplane-long test-node lint build render packages tools fuzz bench ci
+.PHONY: generate test test-controlplane test-controlplane-long test-node test-node-soak lint build render packages tools fuzz bench ci
 
 generate:
 	go generate ./...
@@ -22,7 +22,14 @@ test-controlplane-long:
 test-node:
 	tools/build.sh crossplane crossplane-core etcd kube-apiserver kube-controller-manager kubectl
 	tools/build.sh node
-	WIREGUARD_GATEWAY_NODE=1 go test -v -count 1 -timeout 1h ./test/node/...
+	WIREGUARD_GATEWAY_NODE=1 go test -v -count 1 -timeout 1h -skip '^TestSoak$$' ./test/node/...
+
+# A node in use for two hours, or for as long as SOAK says.
+SOAK ?= 2h
+test-node-soak:
+	tools/build.sh crossplane crossplane-core etcd kube-apiserver kube-controller-manager kubectl
+	tools/build.sh node
+	WIREGUARD_GATEWAY_NODE=1 WIREGUARD_GATEWAY_SOAK=$(SOAK) go test -v -count 1 -timeout 24h -run '^TestSoak$$' ./test/node
 
 lint:
 	tools/lint.sh

@@ -64,6 +64,10 @@ pinned_version() {
 		END { if (!longest) exit 1; print version }' "$2"
 }
 
+download_runc() {
+	apt-get -qq -o APT::Sandbox::User=root download runc >/dev/null
+}
+
 # runc needs C libraries to build, so it is Debian's: unpacked, not installed.
 unpack_runc() {
 	binary=$(find "$cache" -name 'runc-*' -perm -0100 2>/dev/null | sort -V | tail -n 1)
@@ -71,7 +75,7 @@ unpack_runc() {
 	echo "unpacking runc"
 	local work
 	work=$(mktemp -d)
-	(cd "$work" && apt-get -qq -o APT::Sandbox::User=root download runc >/dev/null && dpkg-deb -x runc_*.deb root)
+	(cd "$work" && { download_runc || { apt-get -qq update && download_runc; }; } && dpkg-deb -x runc_*.deb root)
 	mkdir -p "$cache"
 	binary=$cache/runc-$(dpkg-deb -f "$work"/runc_*.deb Version)
 	mv "$work/root/usr/sbin/runc" "$binary"

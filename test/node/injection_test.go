@@ -50,6 +50,7 @@ func TestInjection(t *testing.T) {
 	kubectl("rollout status statefulset/app --timeout=120s")
 	apply("apiVersion: batch/v1\nkind: Job\nmetadata: {name: app, namespace: " + apps + "}\nspec:\n  template:" + podTemplate("job", "once") + "      restartPolicy: Never\n")
 	kubectl("wait --for=condition=Complete job/app --timeout=120s")
+	kubectl("delete job/app")
 	kubectl("scale deployment/app --replicas=20")
 	kubectl("rollout status deployment/app --timeout=180s")
 	kubectl("rollout restart deployment/app")
@@ -65,7 +66,7 @@ func TestInjection(t *testing.T) {
 		t.Logf("refused: %v", err)
 	})
 	t.Run("sidecar killed", func(t *testing.T) {
-		n.Eventually(t, "two pods", func() error {
+		n.Eventually(t, "the pods that stay", func() error {
 			pods, err = podsOf(t.Context(), n, apps, client.MatchingLabels{"calls": "site"})
 			if err == nil && len(pods) != 3 {
 				return fmt.Errorf("there are %d", len(pods))

@@ -87,6 +87,9 @@ func quantile(all []time.Duration, percent int) time.Duration {
 }
 
 func quantiles(all []time.Duration) string {
+	if len(all) == 0 {
+		return "never"
+	}
 	return fmt.Sprintf("p50 %v, p99 %v of %d", quantile(all, 50), quantile(all, 99), len(all))
 }
 
