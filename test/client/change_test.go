@@ -259,7 +259,7 @@ func TestRestart(t *testing.T) {
 			e.BypassCIDRs = prefixes(svc4 + "/32")
 			s := up(t, w, e)
 			l := w.app.load()
-			tunnel, direct := w.app.beacon(inet4), w.app.beacon(svc4)
+			tunnel, direct := w.app.Beacon(inet4, echoPort), w.app.Beacon(svc4, echoPort)
 			time.Sleep(time.Second)
 			w.leaks.reset()
 			at := time.Now()
@@ -269,8 +269,8 @@ func TestRestart(t *testing.T) {
 			s.waitReady()
 			ready := time.Since(at)
 			time.Sleep(time.Second)
-			lost, gap := tunnel.end()
-			lostDirect, _ := direct.end()
+			lost, gap := tunnel.End(at)
+			lostDirect, _ := direct.End(at)
 			l.end()
 			t.Logf("ready after %s; of datagrams every 10 ms %d were lost, the longest gap was %s; beside the tunnel %d were lost", ready.Round(time.Millisecond), lost, gap.Round(time.Millisecond), lostDirect)
 			if lostDirect > 3 {
@@ -367,12 +367,12 @@ func TestQuiet(t *testing.T) {
 	w := newWorld(t)
 	s := up(t, w, enrolment())
 	time.Sleep(2 * time.Second)
-	said, used, table := len(s.Out.String()), s.cpu(), w.app.Run("nft -a list table inet wireguard_lockdown")
+	said, used, table := len(s.Out.String()), s.CPU(), w.app.Run("nft -a list table inet wireguard_lockdown")
 	time.Sleep(idle)
 	if log := s.Out.String()[said:]; log != "" {
 		t.Errorf("the sidecar has something to say:\n%s", log)
 	}
-	share := (s.cpu() - used).Seconds() / idle.Seconds()
+	share := (s.CPU() - used).Seconds() / idle.Seconds()
 	t.Logf("idle: %.2f %% of a processor, RSS %d KiB, of which %d KiB are its own (peak RSS %d KiB)", 100*share, s.memory("VmRSS"), s.memory("RssAnon"), s.memory("VmHWM"))
 	if share > 0.02 {
 		t.Errorf("the sidecar uses %.1f %% of a processor for nothing", 100*share)

@@ -238,24 +238,3 @@ func (s *sidecar) memory(name string) int {
 
 // since waits until a moment is so long ago.
 func since(t time.Time, d time.Duration) { time.Sleep(time.Until(t.Add(d))) }
-
-// cpu returns the processor time that the sidecar has used.
-func (s *sidecar) cpu() time.Duration {
-	s.T.Helper()
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.pid()))
-	if err != nil {
-		s.T.Fatal(err)
-	}
-	_, rest, _ := strings.Cut(string(b), ") ")
-	f := strings.Fields(rest)
-	const user, system, perSecond = 11, 12, 100 // proc(5), less two fields; USER_HZ
-	ticks := 0
-	for _, i := range []int{user, system} {
-		n, err := strconv.Atoi(f[i])
-		if err != nil {
-			s.T.Fatal(err)
-		}
-		ticks += n
-	}
-	return time.Duration(ticks) * time.Second / perSecond
-}

@@ -5,15 +5,12 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/wireguardgateway/function-wireguard-gateway/test/netns"
 	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
 )
 
-// limit is how long anything may take that takes a moment. It is generous,
-// because tests share their machine, and nothing waits for it in vain.
-const limit = 20 * time.Second
+const limit = netns.Limit
 
 // world is a node with pods on it, and a host on the internet. The node knows
 // the pods' Services, and gives each pod a public address of its own, so that

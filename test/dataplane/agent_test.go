@@ -11,15 +11,12 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/wireguardgateway/function-wireguard-gateway/test/netns"
 	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
 )
 
-// limit is how long anything may take that takes a moment. It is generous,
-// because tests share their machine, and nothing waits for it in vain.
-const limit = 30 * time.Second
+const limit = netns.Limit
 
 // agent is a running agent.
 type agent struct {

@@ -32,8 +32,8 @@ func TestKillAndRestart(t *testing.T) {
 			const call = "udp dport 51820 @th,64,8 1" // a handshake initiation
 			calls := w.router.count("r-client1", call)
 			c.up()
-			b := c.beacon(server4, 7000)
-			b.answered(t, time.Now())
+			b := c.Beacon(server4, 7000)
+			b.Answered(t, time.Now())
 			if calls() == 0 {
 				t.Fatal("the client is connected, and no call of it was seen")
 			}
@@ -54,11 +54,11 @@ func TestKillAndRestart(t *testing.T) {
 			a.waitReady(on)
 			back := time.Now()
 			if restore {
-				b.answered(t, back)
+				b.Answered(t, back)
 			} else {
 				time.Sleep(away)
 			}
-			gap := b.gap(killed)
+			_, gap := b.End(killed)
 			t.Logf("ready after %s, longest time without answer %s", back.Sub(killed), gap)
 			switch {
 			case restore && gap > time.Second:
@@ -90,7 +90,7 @@ func TestKillAnyMoment(t *testing.T) {
 	on := configWith(c.peer)
 	w.gateway.Write("config/config.json", encode(t, on))
 	c.up()
-	b := c.beacon(server4, 7000)
+	b := c.Beacon(server4, 7000)
 	inClear := w.peersInClear()
 	random := rand.New(rand.NewPCG(3, 3))
 	for range 15 {
@@ -107,7 +107,7 @@ func TestKillAnyMoment(t *testing.T) {
 	a.waitReady(on)
 	// No agent lived long enough to see where the client is, so that the
 	// client has to notice by itself.
-	b.answered(t, time.Now())
+	b.Answered(t, time.Now())
 	c.expect(t, "after all", map[string]bool{"udp " + server4 + " 7000": true, "udp " + server6 + " 7000": true})
 	if n := inClear(); n != 0 {
 		t.Errorf("%d packets left with a peer's own address", n)

@@ -109,13 +109,13 @@ func TestPeerComesBack(t *testing.T) {
 	c := w.client(1)
 	a := w.startAgent(configWith(c.peer))
 	c.up()
-	b := c.beacon(server4, 7000)
-	b.answered(t, time.Now())
+	b := c.Beacon(server4, 7000)
+	b.Answered(t, time.Now())
 	time.Sleep(1500 * time.Millisecond) // for the agent to see where the client is
 	a.apply(configWith())
 	a.apply(configWith(c.peer))
 	back := time.Now()
-	b.answered(t, back)
+	b.Answered(t, back)
 	// WireGuard itself would need 15 seconds.
 	if gap := time.Since(back); gap > 5*time.Second {
 		t.Errorf("the peer was back after %s", gap)

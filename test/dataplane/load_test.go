@@ -150,7 +150,7 @@ var element = regexp.MustCompile(`([0-9a-f.:]+) \. ([a-z0-9-]+)`)
 
 // load is traffic that goes on whatever happens.
 type load struct {
-	beacons []*beacon
+	beacons []*netns.Beacon
 	stop    chan struct{}
 	// bytes came back on TCP connections.
 	bytes atomic.Int64
@@ -161,7 +161,7 @@ func (c *client) load() *load {
 	c.T.Helper()
 	l := &load{stop: make(chan struct{})}
 	for _, a := range []string{server4, server6} {
-		l.beacons = append(l.beacons, c.beacon(a, 443))
+		l.beacons = append(l.beacons, c.Beacon(a, 443))
 		c.stream(l, net.JoinHostPort(a, "443"))
 		c.Start("ping", "-n", "-q", "-i", "0.1", a)
 	}
@@ -214,7 +214,7 @@ func (h *host) stream(l *load, address string) {
 func (l *load) recovered(t *testing.T, after time.Time, what string) {
 	t.Helper()
 	for _, b := range l.beacons {
-		b.answered(t, time.Now())
+		b.Answered(t, time.Now())
 	}
 	t.Logf("%s: peers served again after %s", what, time.Since(after).Round(10*time.Millisecond))
 }

@@ -2,9 +2,6 @@ package dataplane
 
 import (
 	"fmt"
-	"os"
-	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -61,13 +58,13 @@ func TestQuiet(t *testing.T) {
 	w := newWorld(t)
 	a := w.startAgent(configWith(manyPeers(50)...))
 	time.Sleep(2 * time.Second)
-	said, used, changed := len(a.Out.String()), a.cpu(), a.metric(`wireguard_gateway_sync_duration_seconds_count{cause="network"}`)
+	said, used, changed := len(a.Out.String()), a.CPU(), a.metric(`wireguard_gateway_sync_duration_seconds_count{cause="network"}`)
 	generation := w.gateway.Run("nft -a list table inet wireguard_gateway")
 	time.Sleep(idle)
 	if log := a.Out.String()[said:]; log != "" {
 		t.Errorf("the agent has something to say:\n%s", log)
 	}
-	share := (a.cpu() - used).Seconds() / idle.Seconds()
+	share := (a.CPU() - used).Seconds() / idle.Seconds()
 	t.Logf("idle with 50 peers: %.2f %% of a processor", 100*share)
 	if share > 0.02 {
 		t.Errorf("the agent uses %.1f %% of a processor for nothing", 100*share)
@@ -78,27 +75,6 @@ func TestQuiet(t *testing.T) {
 	if now := w.gateway.Run("nft -a list table inet wireguard_gateway"); withoutCounters(now) != withoutCounters(generation) {
 		t.Error("the firewall was written for nothing")
 	}
-}
-
-// cpu returns the processor time that the agent has used.
-func (a *agent) cpu() time.Duration {
-	a.T.Helper()
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", a.Cmd.Process.Pid))
-	if err != nil {
-		a.T.Fatal(err)
-	}
-	_, rest, _ := strings.Cut(string(b), ") ")
-	f := strings.Fields(rest)
-	const user, system, perSecond = 11, 12, 100 // proc(5), less two fields; USER_HZ
-	ticks := 0
-	for _, i := range []int{user, system} {
-		n, err := strconv.Atoi(f[i])
-		if err != nil {
-			a.T.Fatal(err)
-		}
-		ticks += n
-	}
-	return time.Duration(ticks) * time.Second / perSecond
 }
 
 // The pod's network may come after the agent, and change.

@@ -49,8 +49,8 @@ func TestPodsComeAndGo(t *testing.T) {
 	c := w.client(1)
 	a := w.startPodAgent(podConfig(c.peer))
 	c.up()
-	b := c.beacon(server4, 7000)
-	b.answered(t, time.Now())
+	b := c.Beacon(server4, 7000)
+	b.Answered(t, time.Now())
 	start := time.Now()
 	for r := range rounds {
 		for i := range n {
@@ -77,7 +77,7 @@ func TestPodsComeAndGo(t *testing.T) {
 	}
 	w.serves(t, 1)
 	took := time.Since(start)
-	if gap := b.gap(start); gap > 500*time.Millisecond {
+	if _, gap := b.End(start); gap > 500*time.Millisecond {
 		t.Errorf("the peer had no answer for %s", gap)
 	}
 	w.nothingLeft(t)
@@ -107,13 +107,13 @@ func TestManyPods(t *testing.T) {
 	api := w.podAPI()
 	a := w.startPodAgent(podConfig())
 	idle := rss(t, a)
-	before := a.cpu()
+	before := a.CPU()
 	start := time.Now()
 	for i := range n {
 		api.Set("pods", idlePod(i, 0))
 	}
 	w.peersOnDevice(t, n)
-	t.Logf("%d pods within %s, %s of processor time; memory %d MiB, without pods %d MiB", n, time.Since(start).Round(time.Millisecond), a.cpu()-before, rss(t, a), idle)
+	t.Logf("%d pods within %s, %s of processor time; memory %d MiB, without pods %d MiB", n, time.Since(start).Round(time.Millisecond), a.CPU()-before, rss(t, a), idle)
 
 	var in, out []time.Duration
 	for i := range 20 {

@@ -4,10 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
-	"slices"
 	"strconv"
-	"sync"
-	"testing"
 	"time"
 
 	"github.com/wireguardgateway/function-wireguard-gateway/test/netns"
@@ -72,82 +69,4 @@ func (h *host) transfer(address string, port int, d time.Duration, args ...strin
 		}
 		return r
 	}
-}
-
-// beacon sends a datagram every 20 ms, and notes when each answer comes.
-type beacon struct {
-	mu      sync.Mutex
-	answers []time.Time
-	stop    chan struct{}
-}
-
-// beacon starts sending to an echo port.
-func (h *host) beacon(address string, port int) *beacon {
-	h.T.Helper()
-	var c net.Conn
-	var err error
-	h.Within(func() { c, err = net.Dial("udp", net.JoinHostPort(address, strconv.Itoa(port))) })
-	if err != nil {
-		h.T.Fatal(err)
-	}
-	b := &beacon{stop: make(chan struct{})}
-	h.T.Cleanup(func() { _ = c.Close() })
-	go func() {
-		buffer := make([]byte, 64)
-		for {
-			if _, err := c.Read(buffer); err != nil {
-				select {
-				case <-b.stop:
-					return
-				default: // unreachable for the moment
-					time.Sleep(time.Millisecond)
-					continue
-				}
-			}
-			b.mu.Lock()
-			b.answers = append(b.answers, time.Now())
-			b.mu.Unlock()
-		}
-	}()
-	go func() {
-		ticker := time.NewTicker(20 * time.Millisecond)
-		defer ticker.Stop()
-		for {
-			select {
-			case <-b.stop:
-				return
-			case <-ticker.C:
-				_, _ = c.Write([]byte("beacon"))
-			}
-		}
-	}()
-	return b
-}
-
-// gap stops the beacon and returns the longest time without answer since a
-// moment, up to now.
-func (b *beacon) gap(since time.Time) time.Duration {
-	close(b.stop)
-	now := time.Now()
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	at := append(slices.DeleteFunc(slices.Clone(b.answers), func(t time.Time) bool { return t.Before(since) }), now)
-	longest := at[0].Sub(since)
-	for i := 1; i < len(at); i++ {
-		longest = max(longest, at[i].Sub(at[i-1]))
-	}
-	return longest
-}
-
-// answered waits for an answer after a moment.
-func (b *beacon) answered(t *testing.T, after time.Time) {
-	t.Helper()
-	netns.WaitFor(t, limit, "an answer", func() error {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		if n := len(b.answers); n == 0 || b.answers[n-1].Before(after) {
-			return fmt.Errorf("%d answers, none since %s", n, time.Since(after))
-		}
-		return nil
-	})
 }

@@ -2,9 +2,12 @@ package netns
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
 	"runtime"
+	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -99,6 +102,27 @@ func (p *Process) Running() bool {
 	}
 }
 
+// CPU returns the processor time that the process has used.
+func (p *Process) CPU() time.Duration {
+	p.T.Helper()
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.Cmd.Process.Pid))
+	if err != nil {
+		p.T.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(b), ") ")
+	f := strings.Fields(rest)
+	const user, system, perSecond = 11, 12, 100 // proc(5), less two fields; USER_HZ
+	ticks := 0
+	for _, i := range []int{user, system} {
+		n, err := strconv.Atoi(f[i])
+		if err != nil {
+			p.T.Fatal(err)
+		}
+		ticks += n
+	}
+	return time.Duration(ticks) * time.Second / perSecond
+}
+
 // Buffer is a bytes.Buffer that may be read while it is written.
 type Buffer struct {
 	mu sync.Mutex
@@ -118,6 +142,10 @@ func (b *Buffer) String() string {
 	defer b.mu.Unlock()
 	return b.b.String()
 }
+
+// Limit is how long anything may take that takes a moment. It is generous,
+// because tests share their machine, and nothing waits for it in vain.
+const Limit = 30 * time.Second
 
 // WaitFor tries until it succeeds, and fails the test after the limit.
 func WaitFor(t *testing.T, limit time.Duration, what string, try func() error) {
