@@ -231,14 +231,14 @@ func (a *agent) syncs(t *testing.T, c wireguard.GatewayConfig, n int, ahead func
 
 // pastOurRules takes peers to the pod's own way out ahead of the agent's rules,
 // so that the firewall alone is left.
-func (g *gluetun) pastOurRules() {
+func (g *standIn) pastOurRules() {
 	g.T.Helper()
 	for _, ip := range []string{"ip", "ip -6"} {
 		g.Run(ip + " rule add iif wg0 lookup main pref 50")
 	}
 }
 
-func (g *gluetun) behindOurRules() {
+func (g *standIn) behindOurRules() {
 	g.T.Helper()
 	for _, ip := range []string{"ip", "ip -6"} {
 		g.Run(ip + " rule del pref 50")

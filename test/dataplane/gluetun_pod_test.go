@@ -11,8 +11,8 @@ import (
 // the cluster, and what peers may reach, whichever way the pod has its address.
 func TestGluetunPod(t *testing.T) {
 	t.Parallel()
-	for name, setup := range map[string]func(*world, *gluetun){
-		"Subnet": func(*world, *gluetun) {},
+	for name, setup := range map[string]func(*world, *standIn){
+		"Subnet": func(*world, *standIn) {},
 		"Single": single,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -109,7 +109,7 @@ func TestGluetunPod(t *testing.T) {
 
 // single gives the pod single addresses and a gateway that is in no network of
 // its, as Calico does.
-func single(w *world, g *gluetun) {
+func single(w *world, g *standIn) {
 	for _, l := range []string{
 		"ip addr flush dev r-gateway scope global", "ip addr add 169.254.1.1/32 dev r-gateway", "ip -6 addr replace fe80::1/64 dev r-gateway nodad",
 		"ip route add " + gateway4 + " dev r-gateway", "ip -6 route add " + gateway6 + " dev r-gateway",
@@ -124,6 +124,6 @@ func single(w *world, g *gluetun) {
 	} {
 		w.gateway.Run(l)
 	}
-	g.local4, g.local6 = []string{"169.254.1.1/32"}, []string{gateway6 + "/128", "fe80::1/128"}
-	g.gateway4, g.gateway6 = "169.254.1.1", "fe80::1"
+	g.network.Local4, g.network.Local6 = []string{"169.254.1.1/32"}, []string{gateway6 + "/128", "fe80::1/128"}
+	g.network.Gateway4, g.network.Gateway6 = "169.254.1.1", "fe80::1"
 }

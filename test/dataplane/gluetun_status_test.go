@@ -51,9 +51,7 @@ func TestGluetunStatus(t *testing.T) {
 	status("up", "TunnelUp", "map[country:CH publicIP:"+provider4+"]")
 	g.exit(provider4, 41230)
 	status("a port", "TunnelUp", "map[country:CH forwardedPort:41230 publicIP:"+provider4+"]")
-	g.mu.Lock()
-	g.next = true
-	g.mu.Unlock()
+	g.control.Upgrade()
 	g.exit("198.51.100.11", 41231, 41230)
 	status("another exit", "TunnelUp", "map[country:CH forwardedPort:41231 publicIP:198.51.100.11]")
 	p.server.Kill()

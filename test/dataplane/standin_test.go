@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"os"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/wireguardgateway/function-wireguard-gateway/test/gluetun"
 	"github.com/wireguardgateway/function-wireguard-gateway/test/netns"
 )
 
@@ -17,150 +17,63 @@ const (
 	tunnel4, tunnel6     = "10.64.0.2", "fd64::2"
 )
 
-// gluetun stands in for the gluetun container, whose program cannot be had
-// here. It does to the pod's network what versions 3.41.1 and master were seen
-// to do, in their order, and answers as their control servers do.
-type gluetun struct {
+// standIn stands in for the gluetun container: step by step, as a test tells it.
+type standIn struct {
 	*host
-	env   map[string]string // as the function gives it to the container
-	rules string            // post-rules.txt
-
-	// local are the networks of eth0, which gluetun takes from its routes.
-	local4, local6     []string
-	gateway4, gateway6 string // of the default routes
+	settings gluetun.Settings // as the function gives them to the container
+	network  gluetun.Network
+	control  *gluetun.Control
 
 	tunnel *netns.Process
-
-	mu       sync.Mutex
-	publicIP string
-	ports    []int
-	next     bool // answers as master does, not as 3.41.1
 }
 
 // newGluetun is gluetun in the gateway's pod, with nothing of it started.
-func (w *world) newGluetun(env map[string]string, rules string) *gluetun {
-	return &gluetun{
-		host: w.gateway, env: env, rules: rules,
-		local4: []string{"10.244.0.0/24"}, local6: []string{"2001:db8:2::/64", "fe80::/64"},
-		gateway4: "10.244.0.1", gateway6: "2001:db8:2::1",
+func (w *world) newGluetun(env map[string]string, rules string) *standIn {
+	return &standIn{
+		host: w.gateway, settings: gluetun.Settings{Env: env, Rules: rules}, control: &gluetun.Control{},
+		network: gluetun.Network{
+			Device: "eth0", Address4: gateway4, Address6: gateway6, Gateway4: "10.244.0.1", Gateway6: "2001:db8:2::1",
+			Local4: []string{"10.244.0.0/24"}, Local6: []string{"2001:db8:2::/64", "fe80::/64"},
+		},
 	}
 }
 
 // script runs lines one by one, up to the first that fails.
-func (g *gluetun) script(lines []string) {
+func (g *standIn) script(lines []string) {
 	g.T.Helper()
 	g.Exec("sh", "-ec", strings.Join(lines, "\n"))
 }
 
 // start is what happens at each start of the container, up to the tunnel.
-func (g *gluetun) start() error {
+func (g *standIn) start() error {
 	g.T.Helper()
 	g.firewall()
 	g.routing()
 	return g.up()
 }
 
-// firewall appends its rules again at each start: it never looks whether they
-// are there. The user's come ahead of those that follow from the settings.
-func (g *gluetun) firewall() {
+// firewall appends its rules again at each start.
+func (g *standIn) firewall() {
 	g.T.Helper()
-	var lines []string
-	both := func(format string, args ...any) {
-		for _, ip := range []string{"iptables", "ip6tables"} {
-			lines = append(lines, ip+" "+fmt.Sprintf(format, args...))
-		}
-	}
-	four := func(format string, args ...any) { lines = append(lines, "iptables "+fmt.Sprintf(format, args...)) }
-	six := func(format string, args ...any) { lines = append(lines, "ip6tables "+fmt.Sprintf(format, args...)) }
-	for _, chain := range []string{"INPUT", "OUTPUT", "FORWARD"} {
-		both("-P %s DROP", chain)
-	}
-	both("-A INPUT -i lo -j ACCEPT")
-	both("-A OUTPUT -o lo -j ACCEPT")
-	both("-A INPUT -m conntrack --ctstate ESTABLISHED,RELATED -j ACCEPT")
-	both("-A OUTPUT -m conntrack --ctstate ESTABLISHED,RELATED -j ACCEPT")
-	for _, n := range g.local4 {
-		four("-A OUTPUT -s %s -d %s -o eth0 -j ACCEPT", gateway4, n)
-		four("-A INPUT -d %s -i eth0 -j ACCEPT", n)
-	}
-	six("-A OUTPUT -d ff02::1:ff00:0/104 -o eth0 -j ACCEPT")
-	for _, n := range g.local6 {
-		six("-A OUTPUT -s %s -d %s -o eth0 -j ACCEPT", gateway6, n)
-		six("-A INPUT -d %s -i eth0 -j ACCEPT", n)
-	}
-	for l := range strings.Lines(g.rules) {
-		// Other lines are left out in silence.
-		if strings.HasPrefix(l, "iptables ") || strings.HasPrefix(l, "ip6tables ") {
-			lines = append(lines, strings.TrimSpace(l))
-		}
-	}
-	// Once for each default route.
-	for range 2 {
-		four("-A OUTPUT -d %s -o eth0 -p udp --dport %s -j ACCEPT", g.env["WIREGUARD_ENDPOINT_IP"], g.env["WIREGUARD_ENDPOINT_PORT"])
-	}
-	both("-A OUTPUT -o tun0 -j ACCEPT")
-	for _, n := range list(g.env["FIREWALL_OUTBOUND_SUBNETS"]) {
-		if strings.Contains(n, ":") {
-			six("-A OUTPUT -s %s -d %s -o eth0 -j ACCEPT", gateway6, n)
-		} else {
-			four("-A OUTPUT -s %s -d %s -o eth0 -j ACCEPT", gateway4, n)
-		}
-	}
-	for _, p := range list(g.env["FIREWALL_INPUT_PORTS"]) {
-		both("-A INPUT -i eth0 -p tcp --dport %s -j ACCEPT", p)
-		both("-A INPUT -i eth0 -p udp --dport %s -j ACCEPT", p)
-	}
-	g.script(lines)
+	g.script(gluetun.Firewall(g.settings, g.network))
 }
 
-func list(s string) []string {
-	return strings.FieldsFunc(s, func(r rune) bool { return r == ',' })
-}
-
-// routing makes the rules and tables that stay while the container lives, as
-// far as they are not there from the one before.
-func (g *gluetun) routing() {
+// routing makes the rules and tables that stay while the container lives.
+func (g *standIn) routing() {
 	g.T.Helper()
-	var lines []string
-	rule := func(ip, pref, what string) {
-		if !contains(g.Run(ip+" rule show pref "+pref), strings.Replace(what, "table", "lookup", 1)) {
-			lines = append(lines, ip+" rule add "+what+" pref "+pref)
-		}
-	}
-	for _, n := range g.local4 {
-		rule("ip", "98", "to "+strings.TrimSuffix(n, "/32")+" lookup main")
-	}
-	for _, n := range g.local6 {
-		rule("ip -6", "98", "to "+strings.TrimSuffix(n, "/128")+" lookup main")
-	}
-	for _, n := range list(g.env["FIREWALL_OUTBOUND_SUBNETS"]) {
-		ip, via := "ip", g.gateway4
-		if strings.Contains(n, ":") {
-			ip, via = "ip -6", g.gateway6
-		}
-		rule(ip, "99", "to "+n+" lookup 199")
-		lines = append(lines, ip+" route replace "+n+" via "+via+" dev eth0 table 199")
-	}
-	rule("ip", "100", "from "+gateway4+" lookup 200")
-	rule("ip -6", "100", "from "+gateway6+" lookup 200")
-	lines = append(lines,
-		"ip route replace default via "+g.gateway4+" dev eth0 table 200",
-		"ip -6 route replace default via "+g.gateway6+" dev eth0 table 200")
-	g.script(lines)
+	g.script(gluetun.Routing(g.settings, g.network, g.Run))
 }
 
 // up brings up the tunnel: the device first, and the rule to it last. It fails
 // where that rule is there already.
-func (g *gluetun) up() error {
+func (g *standIn) up() error {
 	g.T.Helper()
-	g.Write("tun0.conf", fmt.Sprintf("[Interface]\nPrivateKey = %s\nFwMark = 51820\n[Peer]\nPublicKey = %s\nEndpoint = %s:%s\nAllowedIPs = 0.0.0.0/0, ::/0\n",
-		testKey("tunnel", 0), g.env["WIREGUARD_PUBLIC_KEY"], g.env["WIREGUARD_ENDPOINT_IP"], g.env["WIREGUARD_ENDPOINT_PORT"]))
-	g.tunnel = g.wireguardGo("tun0")
-	g.script([]string{
-		"ip addr add " + tunnel4 + "/32 dev tun0", "ip addr add " + tunnel6 + "/128 dev tun0 nodad", "ip link set tun0 mtu " + g.env["WIREGUARD_MTU"] + " up",
-		"ip route add default dev tun0 table 51820", "ip -6 route add default dev tun0 table 51820",
-	})
-	for _, l := range []string{"ip -6 rule add not fwmark 51820 lookup 51820 pref 101", "ip rule add not fwmark 51820 lookup 51820 pref 101"} {
+	env := g.settings.Env
+	g.Write("tun0.conf", fmt.Sprintf("[Interface]\nPrivateKey = %s\nFwMark = %d\n[Peer]\nPublicKey = %s\nEndpoint = %s:%s\nAllowedIPs = 0.0.0.0/0, ::/0\n",
+		testKey("tunnel", 0), gluetun.Mark, env["WIREGUARD_PUBLIC_KEY"], env["WIREGUARD_ENDPOINT_IP"], env["WIREGUARD_ENDPOINT_PORT"]))
+	g.tunnel = g.wireguardGo(gluetun.Device)
+	g.script(gluetun.Address(g.settings, tunnel4+"/32", tunnel6+"/128"))
+	for _, l := range gluetun.Divert(true) {
 		if _, err := g.Try(strings.Fields(l)...); err != nil {
 			g.tunnel.Kill()
 			return err
@@ -170,45 +83,45 @@ func (g *gluetun) up() error {
 	return nil
 }
 
+// exit is what the control server tells of the tunnel from now on.
+func (g *standIn) exit(publicIP string, ports ...int) {
+	g.control.Exit(publicIP, ports...)
+	g.control.Running(publicIP != "")
+}
+
 // stop ends the tunnel as gluetun does on its own restart: the rules first, and
 // the device a moment later.
-func (g *gluetun) stop() {
+func (g *standIn) stop() {
 	g.T.Helper()
-	g.script([]string{"ip rule del pref 101", "ip -6 rule del pref 101", "sleep 0.2"})
+	g.script(append(gluetun.Undivert(), "sleep 0.2"))
 	g.tunnel.Kill()
 	g.exit("")
 }
 
 // terminate is a SIGTERM. The firewall stays, and so does rule 98.
-func (g *gluetun) terminate() {
+func (g *standIn) terminate() {
 	g.T.Helper()
 	g.stop()
-	g.script([]string{"ip rule del pref 100", "ip -6 rule del pref 100"})
+	g.script(gluetun.Leave())
 }
 
 // crash is a SIGKILL. All rules stay, and the tunnel is gone with its process.
-func (g *gluetun) crash() {
+func (g *standIn) crash() {
 	g.tunnel.Kill()
 	g.exit("")
 }
 
 // cleanUp removes the rule that crash leaves, as the agent does.
-func (g *gluetun) cleanUp() {
-	for _, ip := range []string{"ip", "ip -6"} {
-		_, _ = g.Try(strings.Fields(ip + " rule del pref 101")...)
+func (g *standIn) cleanUp() {
+	for _, l := range gluetun.Undivert() {
+		_, _ = g.Try(strings.Fields(l)...)
 	}
 }
 
 // open is what 3.41.1 does when its firewall cannot be set up.
-func (g *gluetun) open() {
+func (g *standIn) open() {
 	g.T.Helper()
-	var lines []string
-	for _, ip := range []string{"iptables", "ip6tables"} {
-		for _, l := range []string{"--flush", "--delete-chain", "-P INPUT ACCEPT", "-P OUTPUT ACCEPT", "-P FORWARD ACCEPT"} {
-			lines = append(lines, ip+" "+l)
-		}
-	}
-	g.script(lines)
+	g.script(gluetun.Open())
 }
 
 // TestGluetunStandIn holds that the stand-in leaves in the pod's network what

@@ -52,7 +52,7 @@ func TestGluetunUnguarded(t *testing.T) {
 		w.gateway.Run(l)
 	}
 	g := w.newGluetun(e.env(), e.file(wireguard.PostRulesKey))
-	g.rules += "iptables -A FORWARD -j ACCEPT\nip6tables -A FORWARD -j ACCEPT\n"
+	g.settings.Rules += "iptables -A FORWARD -j ACCEPT\nip6tables -A FORWARD -j ACCEPT\n"
 	e.connect(c, "laptop")
 	around.leak(t, "not started, no NAT", func() {
 		c.tryAll()

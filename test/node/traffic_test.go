@@ -66,10 +66,16 @@ const pace = 10 * time.Millisecond
 
 func startFlow(t *testing.T, c *node.Client) *flow {
 	t.Helper()
+	return startFlowTo(t, c, node.Site4)
+}
+
+// startFlowTo is startFlow to another host that echoes.
+func startFlowTo(t *testing.T, c *node.Client, host string) *flow {
+	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
 	f := &flow{answered: map[uint64]bool{}, last: time.Now(), stop: stop}
 	var err error
-	site := net.JoinHostPort(node.Site4, node.EchoPort)
+	site := net.JoinHostPort(host, node.EchoPort)
 	if f.conn, err = c.Dial(t.Context(), "udp", site); err != nil {
 		t.Fatal(err)
 	}

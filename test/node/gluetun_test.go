@@ -1,0 +1,200 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/wireguardgateway/function-wireguard-gateway/fn/names"
+	node "github.com/wireguardgateway/function-wireguard-gateway/test/node/harness"
+)
+
+const (
+	gluetunImage = "ghcr.io/qdm12/gluetun:v3.41.1"
+	// credentials names the Secret with what the provider gave its customer.
+	credentials = "provider"
+)
+
+// gluetunGateway is a gateway whose peers leave through a provider.
+type gluetunGateway struct {
+	*gateway
+
+	provider *node.Provider
+	secret   *corev1.Secret
+}
+
+// outsides are what the providers of each node lead to.
+var outsides = map[*node.Node]*node.Outside{}
+
+// outsideOf returns what is behind the providers, and has the image of gluetun's
+// stand-in stored first.
+func outsideOf(t *testing.T, n *node.Node) *node.Outside {
+	t.Helper()
+	if o := outsides[n]; o != nil {
+		return o
+	}
+	if err := n.PushGluetun(t.Context(), gluetunImage); err != nil {
+		t.Fatal(err)
+	}
+	o, err := n.NewOutside(context.WithoutCancel(t.Context()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	outsides[n] = o
+	return o
+}
+
+// newGluetunGateway prepares a gateway behind a provider of its own, and the
+// Secret that the user has of it. The gateway needs a Composition in which the
+// platform names its networks: the spec is onPlatform, and what else there is.
+func newGluetunGateway(t *testing.T, n *node.Node, namespace, spec string) *gluetunGateway {
+	t.Helper()
+	p, err := n.NewProvider(t.Context(), outsideOf(t, n))
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &gluetunGateway{gateway: newGateway(t, n, namespace, spec), provider: p}
+	g.secret = &corev1.Secret{StringData: p.Credentials()}
+	g.secret.Namespace, g.secret.Name = namespace, credentials
+	if err := n.Client.Create(t.Context(), g.secret); err != nil {
+		t.Fatal(err)
+	}
+	egress := map[string]any{}
+	if err := yaml.Unmarshal(fmt.Appendf(nil, `
+provider: custom
+credentials: {secretRef: {name: %s}}
+endpoint: {ip: %s, port: %d, publicKey: %q}
+`, credentials, p.Exit4, node.ProviderPort, p.PublicKey), &egress); err != nil {
+		t.Fatal(err)
+	}
+	g.spec["gluetun"] = egress
+	t.Cleanup(func() {
+		if !t.Failed() {
+			return
+		}
+		for _, args := range [][]string{{"logs"}, {"logs", "--previous"}} {
+			out, _ := n.Kubectl(context.Background(), append(args, "-n", namespace, "-l", "app.kubernetes.io/name=wireguard-gateway", "-c", names.ContainerGluetun, "--tail", "30")...)
+			t.Logf("gluetun's %s:\n%s", strings.Join(args, " "), out)
+		}
+	})
+	return g
+}
+
+// dnsLine is what a client would need resolvconf(8) for.
+var dnsLine = regexp.MustCompile(`(?m)^DNS = .*\n`)
+
+// connect brings up a client as a peer, and returns when it reaches the outside.
+func (g *gluetunGateway) connect(peer string) *node.Client {
+	g.t.Helper()
+	c, err := g.n.NewClient(g.t.Context())
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	if err := c.Up(g.t.Context(), dnsLine.ReplaceAllString(g.conf(peer), "")); err != nil {
+		g.t.Fatal(err)
+	}
+	waitReply(g.t, c, node.Outside4)
+	return c
+}
+
+// waitUp waits until peers leave through the provider, as far as the user is
+// told.
+func (g *gluetunGateway) waitUp() {
+	g.t.Helper()
+	g.waitCondition("EgressReady", "True", "TunnelUp")
+	g.n.Eventually(g.t, "the provider's address in the status", func() error {
+		if e := g.status().Egress; e == nil || e.PublicIP != g.provider.Exit4 {
+			return fmt.Errorf("it is %+v, want %q", e, g.provider.Exit4)
+		}
+		return nil
+	})
+}
+
+// within runs a command line without quotes in the network of the pod.
+func (g *gateway) within(ctx context.Context, line string) (string, error) {
+	p, err := g.pod(ctx)
+	if err != nil {
+		return "", err
+	}
+	return withinPod(ctx, g.n, p, line)
+}
+
+// TestGluetun takes peers' traffic out through a provider.
+func TestGluetun(t *testing.T) {
+	n := shared(t)
+	platform(t, n)
+	w := watchLeaks(t, n)
+	g := newGluetunGateway(t, n, newNamespace(t, n, "privileged"), onPlatform+"\npeerCIDR: 10.8.0.0/24\npeerCIDRv6: fd00:8::/64\npeers: [{name: laptop}]")
+	start := g.apply()
+	g.waitCondition("EgressReady", "False", "")
+	t.Logf("EgressReady was False after %v", time.Since(start).Round(time.Millisecond))
+	g.waitUp()
+	t.Logf("EgressReady was True after %v", time.Since(start).Round(time.Millisecond))
+	g.waitPod()
+	g.waitReady()
+	if err := w.watch(t.Context(), g); err != nil {
+		t.Fatal(err)
+	}
+	c := g.connect("laptop")
+	for _, host := range []string{node.Outside4, node.Outside6} {
+		f := startFlowTo(t, c, host)
+		time.Sleep(3 * time.Second)
+		if r := f.end(); r.Lost > 0 || r.Broken != nil {
+			t.Errorf("%s: %+v", host, r)
+		}
+	}
+	w.check(t, "nothing")
+	g.leak(w, c)
+}
+
+// leak breaks both walls that stand around peers, and holds that this is seen.
+func (g *gluetunGateway) leak(w *leakWatch, c *node.Client) {
+	g.t.Helper()
+	run := func(lines ...string) {
+		g.t.Helper()
+		for _, line := range lines {
+			if _, err := g.within(g.t.Context(), line); err != nil {
+				g.t.Fatal(err)
+			}
+		}
+	}
+	f := startFlowTo(g.t, c, node.Outside4)
+	run("iptables -I FORWARD -i wg0 -o eth0 -j ACCEPT", "ip rule add iif wg0 lookup main pref 50", "nft delete table inet wireguard_gateway")
+	time.Sleep(time.Second)
+	leaks, _ := w.leaks()
+	run("ip rule del pref 50", "iptables -D FORWARD -i wg0 -o eth0 -j ACCEPT")
+	g.t.Logf("without both walls: %q", leaks)
+	if len(leaks) == 0 {
+		g.t.Error("packets around the tunnel are not seen, so that nothing is shown")
+	}
+	o := outsideOf(g.t, g.n)
+	strangers, err := o.Strangers(g.t.Context())
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	g.t.Logf("the outside saw %q", strangers)
+	if len(strangers) == 0 {
+		g.t.Error("the outside does not see who comes around the tunnel")
+	}
+	g.n.Eventually(g.t, "the walls", func() error {
+		_, err := g.within(g.t.Context(), "nft list table inet wireguard_gateway")
+		return err
+	})
+	g.n.Eventually(g.t, "traffic", func() error {
+		if q := f.quietSince(); q > time.Second {
+			return fmt.Errorf("no answer for %v", q)
+		}
+		return nil
+	})
+	f.end()
+	w.forget()
+	if err := o.Forget(g.t.Context()); err != nil {
+		g.t.Fatal(err)
+	}
+}
