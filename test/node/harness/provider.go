@@ -91,20 +91,21 @@ func (n *Node) NewOutside(ctx context.Context) (*Outside, error) {
 
 // serve answers where the agent and gluetun ask.
 func (o *Outside) serve() error {
-	l, err := o.Listen(":443")
+	secure, err := o.Listen(":443")
 	if err != nil {
 		return err
 	}
 	go func() {
 		for {
-			c, err := l.Accept()
+			c, err := secure.Accept()
 			if err != nil {
 				return
 			}
 			_ = c.Close()
 		}
 	}()
-	if l, err = o.Listen(":80"); err != nil {
+	plain, err := o.Listen(":80")
+	if err != nil {
 		return err
 	}
 	s := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -121,7 +122,7 @@ func (o *Outside) serve() error {
 			http.NotFound(w, r)
 		}
 	})}
-	go func() { _ = s.Serve(l) }()
+	go func() { _ = s.Serve(plain) }()
 	return nil
 }
 
