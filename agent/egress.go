@@ -60,6 +60,14 @@ func (g *gateway) tunnelState(credentials []string) (state, reason string) {
 	return wireguard.EgressTunnelStarting, "gluetun's tunnel is not up yet, so peers' traffic is dropped"
 }
 
+// tunnelDevice returns the index of gluetun's tunnel, and 0 where there is none.
+func (g *gateway) tunnelDevice() int {
+	if g.config == nil || g.config.Egress.Mode != wireguard.EgressGluetun {
+		return 0
+	}
+	return tunnelIndex()
+}
+
 // missingFiles returns which of the files are not there, or empty. Nobody but
 // gluetun reads them.
 func missingFiles(dir string, names []string) []string {

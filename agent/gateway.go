@@ -31,7 +31,8 @@ const (
 	checkInterval = 10 * time.Second
 
 	// Events of the network come in bursts: one sync follows a burst after
-	// networkSettle, and the next one not before networkInterval.
+	// networkSettle, and the next one not before networkInterval, unless
+	// gluetun's tunnel is another one.
 	networkSettle   = 50 * time.Millisecond
 	networkInterval = time.Second
 
@@ -71,6 +72,7 @@ type gateway struct {
 	tunnel    *tunnel.Watcher
 	seen      tunnel.Seen // what the watcher said last
 	tunnelUp  bool        // gluetun's tunnel was up once
+	synced    int         // index of its device at the last sync, 0 where there was none
 	egressWas string      // state that was logged last
 }
 
@@ -122,9 +124,7 @@ func (g *gateway) run(ctx context.Context, updates <-chan source.Update, network
 				network = nil
 				continue
 			}
-			if g.next.network.IsZero() {
-				g.next.network = latest(time.Now().Add(networkSettle), g.rest.network)
-			}
+			g.changed(time.Now(), g.tunnelDevice())
 		case now := <-due.C:
 			g.due(ctx, now)
 		case endpoints := <-resolved:
@@ -143,6 +143,19 @@ func (g *gateway) run(ctx context.Context, updates <-chan source.Update, network
 		case s := <-g.tunnel.Seen():
 			g.see(ctx, s)
 		}
+	}
+}
+
+// changed has a sync follow a change of the network. It comes without a rest
+// where gluetun's tunnel is another one, or gone: until then the gateway says
+// that it is ready, and does not forward IPv4 that comes in by a new device.
+func (g *gateway) changed(now time.Time, tunnel int) {
+	at := now.Add(networkSettle)
+	if tunnel == g.synced {
+		at = latest(at, g.rest.network)
+	}
+	if g.next.network.IsZero() || at.Before(g.next.network) {
+		g.next.network = at
 	}
 }
 
@@ -223,8 +236,8 @@ func (g *gateway) observe(ctx context.Context, now time.Time) map[wgtypes.Key]st
 }
 
 // see takes what was seen of gluetun's tunnel. A device that is new is not
-// forwarded from yet, and the sync that the network's events bring may be a
-// second away. The gateway is not ready before it is done.
+// forwarded from yet, and the sync that the network's events bring is yet to
+// come. The gateway is not ready before it is done.
 func (g *gateway) see(ctx context.Context, s tunnel.Seen) {
 	if s.Equal(g.seen) {
 		return

@@ -24,6 +24,7 @@ func (g *gateway) sync(ctx context.Context, cause string) {
 	if cause == metrics.CauseConfig {
 		start = g.received
 	}
+	g.synced = g.tunnelDevice()
 	g.pods.watcher.Follow(ctx, g.config.PodClasses)
 	configured, expiry := g.config.Active(time.Now())
 	active := new(*configured)
