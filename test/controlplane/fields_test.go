@@ -546,11 +546,15 @@ func newFieldPeer(t *testing.T, c *harness.Cluster, spec string) subject {
 	g.waitReady()
 	p := &gateway{t: t, c: c, kind: v1alpha1.PeerKind, namespace: apps, name: "media"}
 	t.Cleanup(p.remove)
-	spec = strings.ReplaceAll(spec, "GATEWAY", g.namespace)
-	p.apply(spec)
-	p.waitCondition("Synced", "True", "")
-	p.waitCondition("Permitted", "True", "")
-	return subject{gateway: p, base: spec, of: g}
+	base := strings.ReplaceAll(spec, "GATEWAY", g.namespace)
+	p.apply(base)
+	// Not before that are all of its objects there.
+	if spec == baseClient {
+		p.waitReady()
+	} else {
+		p.waitCondition("PodsReady", "False", "AdmissionMissing")
+	}
+	return subject{gateway: p, base: base, of: g}
 }
 
 // fieldSecrets makes the Secrets that changes refer to.
