@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/wireguardgateway/function-wireguard-gateway/fn/names"
 	"github.com/wireguardgateway/function-wireguard-gateway/test/controlplane/harness"
 	node "github.com/wireguardgateway/function-wireguard-gateway/test/node/harness"
 )
@@ -106,7 +107,12 @@ func (g *gateway) killAgent(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	pids, err := g.n.Processes(p, "agent")
+	return kill(g.n, p, names.ContainerAgent)
+}
+
+// kill ends a container's processes as a crash would.
+func kill(n *node.Node, p *corev1.Pod, container string) error {
+	pids, err := n.Processes(p, container)
 	for _, pid := range pids {
 		err = errors.Join(err, unix.Kill(pid, unix.SIGKILL))
 	}

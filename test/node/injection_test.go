@@ -1,13 +1,11 @@
 package node
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	node "github.com/wireguardgateway/function-wireguard-gateway/test/node/harness"
@@ -75,11 +73,7 @@ func TestInjection(t *testing.T) {
 		})
 		start := time.Now()
 		for _, p := range pods {
-			pids, err := n.Processes(&p, wireguard.Sidecar)
-			for _, pid := range pids {
-				err = errors.Join(err, unix.Kill(pid, unix.SIGKILL))
-			}
-			if err != nil {
+			if err := kill(n, &p, wireguard.Sidecar); err != nil {
 				t.Fatal(err)
 			}
 		}

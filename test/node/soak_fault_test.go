@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -46,16 +45,26 @@ func (s *soak) faults() []soakFault {
 			o.Namespace, o.Name = s.anyGateway().namespace, names.Config(gatewayName)
 			return s.n.Client.Delete(ctx, o)
 		}},
+		{"gluetun killed", func(ctx context.Context) error {
+			p, err := s.leaving.pod(ctx)
+			if err != nil {
+				return err
+			}
+			return kill(s.n, p, names.ContainerGluetun)
+		}},
+		{"provider away for 20 seconds", func(ctx context.Context) error {
+			if err := s.leaving.provider.Fail(ctx); err != nil {
+				return err
+			}
+			time.Sleep(20 * time.Second)
+			return s.leaving.provider.Serve(context.WithoutCancel(ctx))
+		}},
 		{"sidecar killed", func(ctx context.Context) error {
 			p, err := s.anyPod(ctx)
 			if err != nil {
 				return err
 			}
-			pids, err := s.n.Processes(p, wireguard.Sidecar)
-			for _, pid := range pids {
-				err = errors.Join(err, unix.Kill(pid, unix.SIGKILL))
-			}
-			return err
+			return kill(s.n, p, wireguard.Sidecar)
 		}},
 		{"joined pod deleted", func(ctx context.Context) error {
 			p, err := s.anyPod(ctx)
@@ -94,7 +103,7 @@ func (s *soak) faults() []soakFault {
 
 // anyGateway is one of those that things may happen to.
 func (s *soak) anyGateway() *gateway {
-	all := []*gateway{s.joined}
+	all := []*gateway{s.joined, s.leaving.gateway}
 	for _, m := range s.shaken {
 		all = append(all, m.gateway)
 	}

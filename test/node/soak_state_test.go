@@ -52,7 +52,12 @@ func (s *soak) state(t *testing.T) map[string]string {
 		if err != nil || len(pids) != 1 {
 			t.Fatalf("processes of %s: %v, %v", p.Name, pids, err)
 		}
-		for _, line := range []string{"ip rule", "ip -6 rule", "ip route show table all", "ip -6 route show table all", "nft -s list ruleset"} {
+		rules := "nft -s list ruleset"
+		if g == s.leaving.gateway {
+			// gluetun appends its own again whenever it starts.
+			rules = "nft -s list table inet wireguard_gateway"
+		}
+		for _, line := range []string{"ip rule", "ip -6 rule", "ip route show table all", "ip -6 route show table all", rules} {
 			b, err := exec.CommandContext(ctx, "nsenter", append([]string{"-t", strconv.Itoa(pids[0]), "-n"}, strings.Fields(line)...)...).Output()
 			if err != nil {
 				t.Fatalf("%s: %v", line, err)

@@ -30,8 +30,10 @@ const (
 	turn = 5 * time.Second
 	// faultPace is how long nothing is broken after everything was well again.
 	faultPace = 20 * time.Second
-	// recovery bounds how long it may take until everything is well again.
-	recovery = 3 * time.Minute
+	// recovery bounds how long it may take until everything is well again. The
+	// kubelet itself waits for up to five minutes where a container ends again and
+	// again.
+	recovery = 6 * time.Minute
 	// replicas are the pods that are rolled.
 	replicas = 4
 )
@@ -53,6 +55,9 @@ type soak struct {
 	// steady is where nothing is broken, and shaken where things are.
 	steady *member
 	shaken []*member
+	// leaving is behind a provider.
+	leaving       *gluetunGateway
+	leavingClient *node.Client
 
 	owners *ledger
 	calls  *callers
@@ -144,11 +149,14 @@ func TestSoak(t *testing.T) {
 		t.Logf("of %d connections none outside of the tunnel", calls)
 	}
 	s.calls.alive(t)
+	if strangers, err := outsideOf(t, n).Strangers(t.Context()); err != nil || len(strangers) > 0 {
+		t.Errorf("the outside saw who does not come from the provider: %q, %v", strangers, err)
+	}
 	u.check(t)
 }
 
-// newSoak makes what is in use: four gateways, each with a client, and
-// workloads whose pods join one of them.
+// newSoak makes what is in use: gateways with a client each, one of them behind a
+// provider, and workloads whose pods join a further one.
 func newSoak(t *testing.T, n *node.Node) *soak {
 	t.Helper()
 	s := &soak{n: n, recovered: map[string][]time.Duration{}}
@@ -162,6 +170,10 @@ func newSoak(t *testing.T, n *node.Node) *soak {
 			s.shaken = append(s.shaken, m)
 		}
 	}
+	s.leaving = newGluetunGateway(t, n, newNamespace(t, n, "privileged"), onPlatform+"\npeers: [{name: laptop}]")
+	s.leaving.apply()
+	s.leaving.waitReady()
+	s.leavingClient = s.leaving.connect("laptop")
 	var err error
 	if s.guest, err = n.NewClient(t.Context()); err != nil {
 		t.Fatal(err)
@@ -196,7 +208,7 @@ func (s *soak) checkControl(t *testing.T) {
 func (s *soak) members() []*member { return append([]*member{s.steady}, s.shaken...) }
 
 func (s *soak) gateways() []*gateway {
-	out := []*gateway{s.joined}
+	out := []*gateway{s.joined, s.leaving.gateway}
 	for _, m := range s.members() {
 		out = append(out, m.gateway)
 	}
@@ -226,9 +238,12 @@ func (s *soak) well(ctx context.Context) error {
 		}
 	}
 	for _, m := range s.members() {
-		if err := answers(ctx, m.client); err != nil {
+		if err := answers(ctx, m.client, node.Site4); err != nil {
 			return fmt.Errorf("client of %s: %w", m.namespace, err)
 		}
+	}
+	if err := answers(ctx, s.leavingClient, node.Outside4); err != nil {
+		return fmt.Errorf("client of %s: %w", s.leaving.namespace, err)
 	}
 	d := &appsv1.Deployment{}
 	if err := s.n.Client.Get(ctx, client.ObjectKey{Namespace: s.apps, Name: "rolled"}, d); err != nil {
@@ -247,9 +262,9 @@ func (s *soak) well(ctx context.Context) error {
 	return nil
 }
 
-// answers holds that a client has an answer of the site.
-func answers(ctx context.Context, c *node.Client) error {
-	conn, err := c.Dial(ctx, "udp", net.JoinHostPort(node.Site4, node.EchoPort))
+// answers holds that a client has an answer of a host.
+func answers(ctx context.Context, c *node.Client, host string) error {
+	conn, err := c.Dial(ctx, "udp", net.JoinHostPort(host, node.EchoPort))
 	if err != nil {
 		return err
 	}
@@ -318,7 +333,7 @@ func (s *soak) removePeer(t *testing.T, m *member, i int) {
 		return
 	}
 	s.n.Eventually(t, "the removed peer to have no answer", func() error {
-		if answers(t.Context(), s.guest) == nil {
+		if answers(t.Context(), s.guest, node.Site4) == nil {
 			return errors.New("it has one")
 		}
 		return nil

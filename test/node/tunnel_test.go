@@ -8,7 +8,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
-	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -22,7 +21,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -103,11 +101,7 @@ peers: [{name: laptop}]
 			if err != nil {
 				return err
 			}
-			pids, err := n.Processes(p, names.ContainerWstunnel)
-			for _, pid := range pids {
-				err = errors.Join(err, unix.Kill(pid, unix.SIGKILL))
-			}
-			return err
+			return kill(n, p, names.ContainerWstunnel)
 		},
 		"agent killed": g.killAgent,
 	} {
