@@ -220,8 +220,9 @@ func TestPodsReversePath(t *testing.T) {
 	want["http "+gateway4+" 9586"] = true
 	one.expect(t, "strict", want)
 	w.gateway.Run("ip link del wg0")
-	w.serves(t, 0, one)
+	// Before that, wg(8) might remove the new device's socket.
 	netns.WaitFor(t, limit, "the new device", func() error { return one.probe("udp " + server4 + " 443") })
+	w.serves(t, 0, one)
 	one.expect(t, "another device", want)
 	w.gateway.expect(t, "from the gateway", map[string]bool{"icmp " + one.four: true})
 	a.waitReady(podConfig())
