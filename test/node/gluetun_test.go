@@ -3,7 +3,10 @@ package node
 import (
 	"context"
 	"fmt"
+	"net"
+	"os/exec"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -122,7 +125,15 @@ func (g *gateway) within(ctx context.Context, line string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return withinPod(ctx, g.n, p, line)
+	pid, err := aProcess(g.n, p, names.ContainerAgent)
+	if err != nil {
+		return "", err
+	}
+	out, err := exec.CommandContext(ctx, "nsenter", append([]string{"-t", strconv.Itoa(pid), "-n"}, strings.Fields(line)...)...).CombinedOutput()
+	if err != nil {
+		err = fmt.Errorf("cannot run %s: %w: %s", line, err, out)
+	}
+	return string(out), err
 }
 
 // TestGluetun takes peers' traffic out through a provider.
@@ -131,12 +142,34 @@ func TestGluetun(t *testing.T) {
 	platform(t, n)
 	w := watchLeaks(t, n)
 	g := newGluetunGateway(t, n, newNamespace(t, n, "privileged"), onPlatform+"\npeerCIDR: 10.8.0.0/24\npeerCIDRv6: fd00:8::/64\npeers: [{name: laptop}]")
+	const port = 41230
+	g.provider.Forward(outsideOf(t, n), port)
+	egress := g.spec["gluetun"].(map[string]any)
+	egress["portForwarding"] = map[string]any{"enabled": true}
+	egress["env"] = []any{map[string]any{"name": "VPN_PORT_FORWARDING_PROVIDER", "value": "protonvpn"}}
+	if err := g.provider.Fail(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	start := g.apply()
-	g.waitCondition("EgressReady", "False", "")
-	t.Logf("EgressReady was False after %v", time.Since(start).Round(time.Millisecond))
+	g.waitCondition("EgressReady", "False", "TunnelStarting")
+	t.Logf("EgressReady was False %v after the gateway was applied", time.Since(start).Round(time.Millisecond))
+	// A pod that is ready too early would be by now.
+	time.Sleep(10 * time.Second)
+	if g.podReady(t.Context()) == nil {
+		t.Error("the pod is ready, and the tunnel is not up")
+	}
+	g.waitCondition("EgressReady", "False", "TunnelStarting")
+	start = time.Now()
+	if err := g.provider.Serve(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	g.waitUp()
-	t.Logf("EgressReady was True after %v", time.Since(start).Round(time.Millisecond))
+	t.Logf("EgressReady was True, with the provider's address, %v after the provider was there", time.Since(start).Round(time.Millisecond))
+	if got := g.status().Egress.ForwardedPort; got != port {
+		t.Errorf("the forwarded port is %d, want %d", got, port)
+	}
 	g.waitPod()
+	t.Logf("the pod was ready %v after the provider was there", time.Since(start).Round(time.Millisecond))
 	g.waitReady()
 	if err := w.watch(t.Context(), g); err != nil {
 		t.Fatal(err)
@@ -147,6 +180,15 @@ func TestGluetun(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		if r := f.end(); r.Lost > 0 || r.Broken != nil {
 			t.Errorf("%s: %+v", host, r)
+		}
+	}
+	// By the gateway's resolver, which knows the cluster's names and others.
+	for name, want := range map[string]string{"kubernetes.default.svc.cluster.local.": apiServer.Addr().String(), "example.com.": node.Outside4} {
+		r := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return c.Dial(ctx, "udp", "10.8.0.1:53")
+		}}
+		if got, err := r.LookupNetIP(t.Context(), "ip4", name); err != nil || len(got) != 1 || got[0].String() != want {
+			t.Errorf("%s is %v, want %s: %v", name, got, want, err)
 		}
 	}
 	w.check(t, "nothing")
@@ -197,4 +239,25 @@ func (g *gluetunGateway) leak(w *leakWatch, c *node.Client) {
 	if err := o.Forget(g.t.Context()); err != nil {
 		g.t.Fatal(err)
 	}
+}
+
+// TestGluetunCredentials applies a gateway whose Secret is not there yet.
+func TestGluetunCredentials(t *testing.T) {
+	n := shared(t)
+	platform(t, n)
+	g := newGluetunGateway(t, n, newNamespace(t, n, "privileged"), onPlatform+"\npeers: [{name: phone}]")
+	if err := n.Client.Delete(t.Context(), g.secret); err != nil {
+		t.Fatal(err)
+	}
+	g.apply()
+	t.Log(g.waitCondition("EgressReady", "False", "CredentialsMissing"))
+	g.secret.ResourceVersion = ""
+	g.secret.StringData = g.provider.Credentials()
+	if err := n.Client.Create(t.Context(), g.secret); err != nil {
+		t.Fatal(err)
+	}
+	start := time.Now()
+	g.waitUp()
+	t.Logf("EgressReady was True %v after the Secret was there", time.Since(start).Round(time.Millisecond))
+	g.connect("phone")
 }

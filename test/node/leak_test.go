@@ -3,11 +3,10 @@ package node
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"net/netip"
-	"os/exec"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -25,21 +24,6 @@ import (
 
 // listenPort is where gateways listen by default.
 const listenPort = 51820
-
-// packet is what a captured packet says of itself.
-type packet struct {
-	device           int // of the node, the other end of the pod's interface
-	proto            string
-	from, to         netip.Addr
-	fromPort, toPort int
-	kind             int    // of ICMP
-	about            string // what an ICMP error is about, without addresses of its own
-	wireguard        bool   // is a message of WireGuard
-}
-
-func (p packet) String() string {
-	return fmt.Sprintf("%s/%d %s:%d > %s:%d %s", p.proto, p.kind, p.from, p.fromPort, p.to, p.toPort, p.about)
-}
 
 // sender is a pod that is watched.
 type sender struct {
@@ -107,7 +91,7 @@ func (w *leakWatch) watch(ctx context.Context, g *gluetunGateway) error {
 	if err != nil {
 		return err
 	}
-	index, err := hostDevice(w.n, p)
+	index, err := hostDevice(w.n, p, names.ContainerAgent)
 	if err != nil {
 		return err
 	}
@@ -125,13 +109,25 @@ func (w *leakWatch) watch(ctx context.Context, g *gluetunGateway) error {
 	return nil
 }
 
-// hostDevice returns the index of the node's side of a pod's interface.
-func hostDevice(n *node.Node, p *corev1.Pod) (int, error) {
-	pids, err := n.Processes(p, names.ContainerAgent)
-	if err != nil || len(pids) == 0 {
-		return 0, fmt.Errorf("cannot find the agent of %s: %w", p.Name, err)
+// aProcess returns a process of a pod's container.
+func aProcess(n *node.Node, p *corev1.Pod, container string) (int, error) {
+	pids, err := n.Processes(p, container)
+	if err == nil && len(pids) == 0 {
+		err = errors.New("it has none")
 	}
-	ns, err := netns.GetFromPath(fmt.Sprintf("/proc/%d/ns/net", pids[0]))
+	if err != nil {
+		return 0, fmt.Errorf("cannot find a process of %s in %s: %w", container, p.Name, err)
+	}
+	return pids[0], nil
+}
+
+// hostDevice returns the index of the node's side of a pod's interface.
+func hostDevice(n *node.Node, p *corev1.Pod, container string) (int, error) {
+	pid, err := aProcess(n, p, container)
+	if err != nil {
+		return 0, err
+	}
+	ns, err := netns.GetFromPid(pid)
 	if err != nil {
 		return 0, err
 	}
@@ -146,19 +142,6 @@ func hostDevice(n *node.Node, p *corev1.Pod) (int, error) {
 		return 0, err
 	}
 	return link.Attrs().ParentIndex, nil
-}
-
-// withinPod runs a command line without quotes in the network of a pod.
-func withinPod(ctx context.Context, n *node.Node, p *corev1.Pod, line string) (string, error) {
-	pids, err := n.Processes(p, names.ContainerAgent)
-	if err != nil || len(pids) == 0 {
-		return "", fmt.Errorf("cannot find the agent of %s: %w", p.Name, err)
-	}
-	out, err := exec.CommandContext(ctx, "nsenter", append([]string{"-t", strconv.Itoa(pids[0]), "-n"}, strings.Fields(line)...)...).CombinedOutput()
-	if err != nil {
-		err = fmt.Errorf("%s: %w: %s", line, err, out)
-	}
-	return string(out), err
 }
 
 // leaks returns what left the pods that are watched, and should not have. All that
@@ -213,6 +196,19 @@ func (s sender) mayRefuse(p packet) bool {
 	return p.about == fmt.Sprintf("from %d", node.ProviderPort) && p.to == s.provider || p.about == fmt.Sprintf("to %d", listenPort)
 }
 
+// from returns what came from a device of the node, and how often.
+func (w *leakWatch) from(device int) map[packet]int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	out := map[packet]int{}
+	for p, count := range w.seen {
+		if p.device == device {
+			out[p] = count
+		}
+	}
+	return out
+}
+
 // check holds that nothing has leaked since the last check.
 func (w *leakWatch) check(t *testing.T, what string) {
 	t.Helper()
@@ -239,58 +235,4 @@ func (w *leakWatch) forget() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	clear(w.seen)
-}
-
-func parsePacket(b []byte) packet {
-	if len(b) < 14 {
-		return packet{proto: "short"}
-	}
-	kind := binary.BigEndian.Uint16(b[12:])
-	if kind == unix.ETH_P_ARP {
-		return packet{proto: "arp"}
-	}
-	p, ok := parseIP(b[14:])
-	if !ok {
-		p.proto = fmt.Sprintf("ethertype %#x", kind)
-	}
-	return p
-}
-
-func parseIP(b []byte) (p packet, ok bool) {
-	if len(b) == 0 {
-		return p, false
-	}
-	var proto byte
-	switch version := b[0] >> 4; {
-	case version == 4 && len(b) >= 20:
-		p.from, p.to = netip.AddrFrom4([4]byte(b[12:16])), netip.AddrFrom4([4]byte(b[16:20]))
-		proto, b = b[9], b[min(len(b), int(b[0]&15)*4):]
-	case version == 6 && len(b) >= 40:
-		p.from, p.to = netip.AddrFrom16([16]byte(b[8:24])), netip.AddrFrom16([16]byte(b[24:40]))
-		proto, b = b[6], b[40:]
-		if proto == unix.IPPROTO_HOPOPTS && len(b) >= 8 {
-			proto, b = b[0], b[8:]
-		}
-	default:
-		return p, false
-	}
-	p.proto = map[byte]string{unix.IPPROTO_TCP: "tcp", unix.IPPROTO_UDP: "udp", unix.IPPROTO_ICMP: "icmp", unix.IPPROTO_ICMPV6: "icmp6"}[proto]
-	if p.proto == "" || len(b) < 8 {
-		p.proto = fmt.Sprintf("protocol %d", proto)
-		return p, true
-	}
-	switch p.proto {
-	case "tcp", "udp":
-		p.fromPort, p.toPort = int(binary.BigEndian.Uint16(b)), int(binary.BigEndian.Uint16(b[2:]))
-		p.wireguard = len(b) >= 12 && b[8] >= 1 && b[8] <= 4 && b[9] == 0 && b[10] == 0 && b[11] == 0
-	default:
-		p.kind = int(b[0])
-		if q, ok := parseIP(b[8:]); ok && q.proto == "udp" {
-			p.about = fmt.Sprintf("from %d", q.fromPort)
-			if q.toPort == listenPort {
-				p.about = fmt.Sprintf("to %d", listenPort)
-			}
-		}
-	}
-	return p, true
 }
