@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os/exec"
@@ -136,6 +137,21 @@ func (g *gateway) within(ctx context.Context, line string) (string, error) {
 	return string(out), err
 }
 
+// probe does what the kubelet's probe of gluetun does.
+func (g *gluetunGateway) probe(ctx context.Context) error {
+	p, err := g.pod(ctx)
+	if err != nil {
+		return err
+	}
+	for _, c := range p.Spec.InitContainers {
+		if c.Name == names.ContainerGluetun {
+			_, err = g.n.Kubectl(ctx, append([]string{"exec", "-n", p.Namespace, p.Name, "-c", c.Name, "--"}, c.LivenessProbe.Exec.Command...)...)
+			return err
+		}
+	}
+	return errors.New("there is no gluetun in the pod")
+}
+
 // TestGluetun takes peers' traffic out through a provider.
 func TestGluetun(t *testing.T) {
 	n := shared(t)
@@ -159,12 +175,24 @@ func TestGluetun(t *testing.T) {
 		t.Error("the pod is ready, and the tunnel is not up")
 	}
 	g.waitCondition("EgressReady", "False", "TunnelStarting")
+	n.Eventually(t, "gluetun's own judgement", func() error {
+		switch err := g.probe(t.Context()); {
+		case err == nil:
+			return errors.New("it is well without a provider")
+		case !strings.Contains(err.Error(), "unhealthy"):
+			return err
+		}
+		return nil
+	})
 	start = time.Now()
 	if err := g.provider.Serve(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	g.waitUp()
 	t.Logf("EgressReady was True, with the provider's address, %v after the provider was there", time.Since(start).Round(time.Millisecond))
+	if err := g.probe(t.Context()); err != nil {
+		t.Errorf("gluetun's own judgement: %v", err)
+	}
 	if got := g.status().Egress.ForwardedPort; got != port {
 		t.Errorf("the forwarded port is %d, want %d", got, port)
 	}

@@ -48,6 +48,7 @@ var tools = []string{
 var packages = map[string]string{
 	"ip": "iproute2", "wg-quick": "wireguard-tools", "nft": "nftables", "iptables": "iptables",
 	"conntrack": "conntrack", "sysctl": "procps", "mount": "mount",
+	"nsenter": "util-linux",
 }
 
 // Options say what to start.
