@@ -262,7 +262,8 @@ func (g *gateway) check(ctx context.Context) {
 		return
 	}
 	if !intact {
-		g.log.Warn("somebody else has changed the firewall")
+		// Soon after a start it may have been another table, as gluetun's.
+		g.log.Warn("somebody else has changed nftables, so the firewall is written again")
 		g.sync(ctx, metrics.CauseDrift)
 		return
 	}

@@ -107,14 +107,22 @@ func (g *gateway) killAgent(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return kill(g.n, p, names.ContainerAgent)
+	return kill(g.n, p, unix.SIGKILL, names.ContainerAgent)
 }
 
-// kill ends a container's processes as a crash would.
-func kill(n *node.Node, p *corev1.Pod, container string) error {
+func (g *gateway) deletePod(ctx context.Context) error {
+	p, err := g.pod(ctx)
+	if err != nil {
+		return err
+	}
+	return g.n.Client.Delete(ctx, p)
+}
+
+// kill sends a signal to all processes of a container.
+func kill(n *node.Node, p *corev1.Pod, signal unix.Signal, container string) error {
 	pids, err := n.Processes(p, container)
 	for _, pid := range pids {
-		err = errors.Join(err, unix.Kill(pid, unix.SIGKILL))
+		err = errors.Join(err, unix.Kill(pid, signal))
 	}
 	return err
 }
@@ -174,13 +182,7 @@ func TestFaults(t *testing.T) {
 			return replace(ctx, n, system, client.MatchingLabels{"release": "crossplane"})
 		}, 0, true, true},
 		{"kubelet restarted", func(context.Context) error { return n.RestartKubelet() }, 0, true, true},
-		{"pod deleted", func(ctx context.Context) error {
-			p, err := g.pod(ctx)
-			if err != nil {
-				return err
-			}
-			return n.Client.Delete(ctx, p)
-		}, 40 * time.Second, false, false},
+		{"pod deleted", g.deletePod, 40 * time.Second, false, false},
 	}
 	for _, tc := range cases {
 		ok := t.Run(tc.name, func(t *testing.T) {

@@ -17,26 +17,6 @@ import (
 	node "github.com/wireguardgateway/function-wireguard-gateway/test/node/harness"
 )
 
-// kill sends a signal to all processes of containers.
-func (g *gateway) kill(ctx context.Context, signal unix.Signal, containers ...string) error {
-	p, err := g.pod(ctx)
-	if err != nil {
-		return err
-	}
-	for _, c := range containers {
-		pids, err := g.n.Processes(p, c)
-		if err != nil {
-			return err
-		}
-		for _, pid := range pids {
-			if err := unix.Kill(pid, signal); err != nil {
-				return fmt.Errorf("cannot kill %s: %w", c, err)
-			}
-		}
-	}
-	return nil
-}
-
 // restarts returns how often the agent and gluetun have been started again.
 func restarts(p *corev1.Pod) map[string]int {
 	out := map[string]int{}
@@ -92,14 +72,6 @@ func (g *gluetunGateway) egress(ctx context.Context, since time.Time, status, re
 	return time.Since(since).Round(time.Millisecond), err
 }
 
-func (g *gateway) deletePod(ctx context.Context) error {
-	p, err := g.pod(ctx)
-	if err != nil {
-		return err
-	}
-	return g.n.Client.Delete(ctx, p)
-}
-
 // rotate gives the user another key, who stores it and restarts the pod.
 func (g *gluetunGateway) rotate(ctx context.Context) error {
 	if err := g.provider.Rotate(ctx); err != nil {
@@ -130,7 +102,13 @@ func TestGluetunFaults(t *testing.T) {
 
 	agent, gluetun := names.ContainerAgent, names.ContainerGluetun
 	killed := func(signal unix.Signal, containers ...string) func(context.Context) error {
-		return func(ctx context.Context) error { return g.kill(ctx, signal, containers...) }
+		return func(ctx context.Context) error {
+			p, err := g.pod(ctx)
+			for _, c := range containers {
+				err = errors.Join(err, kill(n, p, signal, c))
+			}
+			return err
+		}
 	}
 	for _, tc := range []struct {
 		name    string

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	node "github.com/wireguardgateway/function-wireguard-gateway/test/node/harness"
@@ -73,7 +74,7 @@ func TestInjection(t *testing.T) {
 		})
 		start := time.Now()
 		for _, p := range pods {
-			if err := kill(n, &p, wireguard.Sidecar); err != nil {
+			if err := kill(n, &p, unix.SIGKILL, wireguard.Sidecar); err != nil {
 				t.Fatal(err)
 			}
 		}

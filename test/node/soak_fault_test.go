@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -28,13 +29,7 @@ func (s *soak) faults() []soakFault {
 	system := "crossplane-system"
 	return []soakFault{
 		{"agent killed", func(ctx context.Context) error { return s.anyGateway().killAgent(ctx) }},
-		{"gateway's pod deleted", func(ctx context.Context) error {
-			p, err := s.anyGateway().pod(ctx)
-			if err != nil {
-				return err
-			}
-			return s.n.Client.Delete(ctx, p)
-		}},
+		{"gateway's pod deleted", func(ctx context.Context) error { return s.anyGateway().deletePod(ctx) }},
 		{"gateway's Deployment deleted", func(ctx context.Context) error {
 			d := &appsv1.Deployment{}
 			d.Namespace, d.Name = s.anyGateway().namespace, names.Workload(gatewayName)
@@ -50,7 +45,7 @@ func (s *soak) faults() []soakFault {
 			if err != nil {
 				return err
 			}
-			return kill(s.n, p, names.ContainerGluetun)
+			return kill(s.n, p, unix.SIGKILL, names.ContainerGluetun)
 		}},
 		{"provider away for 20 seconds", func(ctx context.Context) error {
 			if err := s.leaving.provider.Fail(ctx); err != nil {
@@ -64,7 +59,7 @@ func (s *soak) faults() []soakFault {
 			if err != nil {
 				return err
 			}
-			return kill(s.n, p, wireguard.Sidecar)
+			return kill(s.n, p, unix.SIGKILL, wireguard.Sidecar)
 		}},
 		{"joined pod deleted", func(ctx context.Context) error {
 			p, err := s.anyPod(ctx)

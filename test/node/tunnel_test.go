@@ -21,6 +21,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -101,7 +102,7 @@ peers: [{name: laptop}]
 			if err != nil {
 				return err
 			}
-			return kill(n, p, names.ContainerWstunnel)
+			return kill(n, p, unix.SIGKILL, names.ContainerWstunnel)
 		},
 		"agent killed": g.killAgent,
 	} {
