@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/wireguardgateway/function-wireguard-gateway/test/gluetun"
 	"github.com/wireguardgateway/function-wireguard-gateway/test/injection/container"
 	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
 )
@@ -125,64 +126,27 @@ func (w *world) provider(t *testing.T) (*namespace, func() (*tunnel, error)) {
 
 func digits(k wireguard.Key) string { return hex.EncodeToString(k.Key[:]) }
 
-// gluetun stands in for gluetun's container, whose program cannot be had here.
-// It does to the pod's network what that does in a pod without faults. The
-// stand-in of the data plane's tests does so in all states.
-func gluetun(p *pod, c corev1.Container, postRules string) (*tunnel, error) {
-	env := map[string]string{}
+// startGluetun does to the pod's network what gluetun does in a pod without
+// faults.
+func startGluetun(p *pod, c corev1.Container, postRules string) (*tunnel, error) {
+	settings := gluetun.Settings{Env: map[string]string{}, Rules: postRules}
 	for _, e := range c.Env {
-		env[e.Name] = e.Value
+		settings.Env[e.Name] = e.Value
 	}
-	gateway4, gateway6 := p.addresses[0].String(), p.addresses[1].String()
-	var lines []string
-	four := func(format string, args ...any) { lines = append(lines, "iptables "+fmt.Sprintf(format, args...)) }
-	six := func(format string, args ...any) { lines = append(lines, "ip6tables "+fmt.Sprintf(format, args...)) }
-	both := func(format string, args ...any) {
-		four(format, args...)
-		six(format, args...)
+	network := gluetun.Network{
+		Device: "eth0", Address4: p.addresses[0].String(), Address6: p.addresses[1].String(),
+		Local4: []string{router4 + "/32"}, Local6: []string{"fe80::/64"}, Gateway4: router4, Gateway6: router6,
 	}
-	for _, chain := range []string{"INPUT", "OUTPUT", "FORWARD"} {
-		both("-P %s DROP", chain)
-	}
-	both("-A INPUT -i lo -j ACCEPT")
-	both("-A OUTPUT -o lo -j ACCEPT")
-	both("-A INPUT -m conntrack --ctstate ESTABLISHED,RELATED -j ACCEPT")
-	both("-A OUTPUT -m conntrack --ctstate ESTABLISHED,RELATED -j ACCEPT")
-	six("-A OUTPUT -d ff02::1:ff00:0/104 -o eth0 -j ACCEPT")
-	six("-A OUTPUT -s %s -d fe80::/64 -o eth0 -j ACCEPT", gateway6)
-	six("-A INPUT -d fe80::/64 -i eth0 -j ACCEPT")
-	for l := range strings.Lines(postRules) {
-		if strings.HasPrefix(l, "iptables ") || strings.HasPrefix(l, "ip6tables ") {
-			lines = append(lines, strings.TrimSpace(l))
-		}
-	}
-	four("-A OUTPUT -d %s -o eth0 -p udp --dport %s -j ACCEPT", env["WIREGUARD_ENDPOINT_IP"], env["WIREGUARD_ENDPOINT_PORT"])
-	both("-A OUTPUT -o tun0 -j ACCEPT")
-	lines = append(lines, "ip rule add to 169.254.1.1 lookup main pref 98", "ip -6 rule add to fe80::/64 lookup main pref 98")
-	for n := range strings.SplitSeq(env["FIREWALL_OUTBOUND_SUBNETS"], ",") {
-		if strings.Contains(n, ":") {
-			six("-A OUTPUT -s %s -d %s -o eth0 -j ACCEPT", gateway6, n)
-			lines = append(lines, "ip -6 rule add to "+n+" lookup 199 pref 99", "ip -6 route add "+n+" via fe80::1 dev eth0 table 199")
-		} else {
-			four("-A OUTPUT -s %s -d %s -o eth0 -j ACCEPT", gateway4, n)
-			lines = append(lines, "ip rule add to "+n+" lookup 199 pref 99", "ip route add "+n+" via 169.254.1.1 dev eth0 table 199")
-		}
-	}
-	for port := range strings.SplitSeq(env["FIREWALL_INPUT_PORTS"], ",") {
-		both("-A INPUT -i eth0 -p tcp --dport %s -j ACCEPT", port)
-		both("-A INPUT -i eth0 -p udp --dport %s -j ACCEPT", port)
-	}
-	lines = append(lines,
-		"ip rule add from "+gateway4+" lookup 200 pref 100", "ip -6 rule add from "+gateway6+" lookup 200 pref 100",
-		"ip route add default via 169.254.1.1 dev eth0 table 200", "ip -6 route add default via fe80::1 dev eth0 table 200")
-	if err := p.net.script(lines...); err != nil {
+	routing := gluetun.Routing(settings, network, func(command string) string {
+		out, _ := p.net.run(strings.Fields(command)...)
+		return out
+	})
+	if err := p.net.script(append(gluetun.Firewall(settings, network), routing...)...); err != nil {
 		return nil, err
 	}
-	return newTunnel(p.net, "tun0", fmt.Sprintf("private_key=%s\nfwmark=%d\npublic_key=%s\nendpoint=%s:%s\nallowed_ip=0.0.0.0/0\nallowed_ip=::/0", digits(accountsKey), wireguard.FirewallMark,
-		digits(providersKey.Public()), env["WIREGUARD_ENDPOINT_IP"], env["WIREGUARD_ENDPOINT_PORT"]),
-		"ip addr add "+tunnel4+"/32 dev tun0", "ip addr add "+tunnel6+"/128 dev tun0 nodad", "ip link set tun0 mtu "+env["WIREGUARD_MTU"]+" up",
-		"ip route add default dev tun0 table 51820", "ip -6 route add default dev tun0 table 51820",
-		"ip -6 rule add not fwmark 51820 lookup 51820 pref 101", "ip rule add not fwmark 51820 lookup 51820 pref 101")
+	return newTunnel(p.net, gluetun.Device, fmt.Sprintf("private_key=%s\nfwmark=%d\npublic_key=%s\nendpoint=%s:%s\nallowed_ip=0.0.0.0/0\nallowed_ip=::/0", digits(accountsKey), gluetun.Mark,
+		digits(providersKey.Public()), settings.Env["WIREGUARD_ENDPOINT_IP"], settings.Env["WIREGUARD_ENDPOINT_PORT"]),
+		append(gluetun.Address(settings, tunnel4+"/32", tunnel6+"/128"), gluetun.Divert(true)...)...)
 }
 
 // egressWall is what a gateway with gluetun may send on its pod's interface.
@@ -219,7 +183,7 @@ func TestEgress(t *testing.T) {
 	w.played["gluetun"] = func(p *pod, c corev1.Container) error {
 		rules, err := w.secret(t.Context(), "vpn", "egress-wireguard.config", wireguard.PostRulesKey)
 		if err == nil {
-			tun, err = gluetun(p, c, rules)
+			tun, err = startGluetun(p, c, rules)
 		}
 		return err
 	}

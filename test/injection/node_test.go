@@ -26,6 +26,7 @@ const (
 	apiServer            = "10.96.0.1"
 	clusterDNS           = "10.96.0.10"
 	web4, web6           = "10.96.0.20", "fd00:96::20"
+	router4, router6     = "169.254.1.1", "fe80::1" // of the pods: the node's end of their interfaces
 
 	// resolver is what every pod resolves names with.
 	resolver = "nameserver " + clusterDNS + "\nsearch svc.cluster.local\n"
@@ -104,7 +105,7 @@ func (n *node) attach(to *namespace, port string, addresses ...netip.Addr) error
 			return err
 		}
 	}
-	for _, a := range []string{"169.254.1.1/32", "fe80::1/64"} {
+	for _, a := range []string{router4 + "/32", router6 + "/64"} {
 		if err := n.address(port, a); err != nil {
 			return err
 		}
@@ -115,7 +116,7 @@ func (n *node) attach(to *namespace, port string, addresses ...netip.Addr) error
 	if err := n.LinkSetUp(end); err != nil {
 		return err
 	}
-	for _, via := range []string{"169.254.1.1", "fe80::1"} {
+	for _, via := range []string{router4, router6} {
 		ip := net.ParseIP(via)
 		bits := 128
 		if ip.To4() != nil {
