@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
+	"time"
 
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
@@ -160,7 +161,15 @@ func (c *Client) Up(ctx context.Context, conf string) error {
 	if err != nil {
 		return err
 	}
-	return c.quick(ctx, "up")
+	// A machine has few inotify instances for all that runs on it, and wireguard-go
+	// ends where it gets none.
+	for range 10 {
+		if err = c.quick(ctx, "up"); err == nil {
+			return nil
+		}
+		time.Sleep(500 * time.Millisecond)
+	}
+	return err
 }
 
 // Setenv sets a variable of what a configuration calls.
