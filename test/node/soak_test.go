@@ -86,9 +86,10 @@ func TestSoak(t *testing.T) {
 	s := newSoak(t, n)
 	s.checkControl(t)
 
-	s.rest(t)
+	// At rest, no pods are joined.
+	s.scale(t, 0)
 	before, identity := s.state(t), s.identities()
-	s.wake(t)
+	s.scale(t, replicas)
 	if diff := cmp.Diff(before, s.state(t)); diff == "" {
 		t.Error("pods that joined are not seen in the state: it shows nothing")
 	}
@@ -96,10 +97,13 @@ func TestSoak(t *testing.T) {
 	s.start = time.Now()
 	s.end = s.start.Add(length)
 	ctx, cancel := context.WithDeadline(t.Context(), s.end)
-	defer cancel()
 	u := &usage{series: map[string][]sample{}}
 	var broken error
 	var all sync.WaitGroup
+	defer func() {
+		cancel()
+		all.Wait()
+	}()
 	all.Go(func() { u.watch(ctx, s) })
 	all.Go(func() {
 		if broken = s.breakThings(ctx, t); broken != nil {
@@ -133,7 +137,7 @@ func TestSoak(t *testing.T) {
 	}
 
 	s.leave(t)
-	s.rest(t)
+	s.scale(t, 0)
 	n.Eventually(t, "nothing to be left", func() error {
 		if diff := cmp.Diff(before, s.state(t)); diff != "" {
 			return fmt.Errorf("-before +after:\n%s", diff)
@@ -381,18 +385,7 @@ func (s *soak) leave(t *testing.T) {
 	}
 }
 
-// rest has no pods joined.
-func (s *soak) rest(t *testing.T) {
-	t.Helper()
-	s.scale(t, 0)
-}
-
-// wake has them join again.
-func (s *soak) wake(t *testing.T) {
-	t.Helper()
-	s.scale(t, replicas)
-}
-
+// scale has so many pods joined, and waits until everything is well.
 func (s *soak) scale(t *testing.T, pods int) {
 	t.Helper()
 	if _, err := s.n.Kubectl(t.Context(), "-n", s.apps, "scale", "deployment/rolled", fmt.Sprintf("--replicas=%d", pods)); err != nil {
