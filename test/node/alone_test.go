@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -24,6 +23,9 @@ func TestLeavesNothing(t *testing.T) {
 		n.DumpLogs(t)
 		t.Error(err)
 	}
+	if len(processesOf(t, n.Dir)) == 0 {
+		t.Error("no process is seen of a node that runs")
+	}
 	if err := n.Stop(); err != nil {
 		t.Error(err)
 	}
@@ -36,6 +38,26 @@ func TestLeavesNothing(t *testing.T) {
 	if _, err := os.Stat(n.Dir); err == nil {
 		t.Errorf("%s is left", n.Dir)
 	}
+	if got := processesOf(t, n.Dir); len(got) > 0 {
+		t.Errorf("processes are left: %q", got)
+	}
+}
+
+// processesOf returns the command lines that name a folder.
+func processesOf(t *testing.T, dir string) []string {
+	t.Helper()
+	paths, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	for _, path := range paths {
+		// One that cannot be read has ended.
+		if b, err := os.ReadFile(path); err == nil && strings.Contains(string(b), dir) {
+			out = append(out, strings.ReplaceAll(string(b), "\x00", " "))
+		}
+	}
+	return out
 }
 
 // traces are what a node could leave on a machine on which others work, too.
@@ -71,10 +93,6 @@ func traces(t *testing.T) []string {
 		if strings.Contains(line, "/wireguard-gateway-node-") || strings.Contains(line, "kube") || strings.Contains(line, "containerd") {
 			out = append(out, line)
 		}
-	}
-	for _, name := range []string{"kubelet", "kube-proxy", "kube-scheduler", "containerd", "containerd-shim", "init"} {
-		pids, _ := exec.Command("pidof", name).Output()
-		out = append(out, name+": "+string(pids))
 	}
 	slices.Sort(out)
 	return out
