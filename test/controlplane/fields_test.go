@@ -552,7 +552,13 @@ func newFieldPeer(t *testing.T, c *harness.Cluster, spec string) subject {
 	if spec == baseClient {
 		p.waitReady()
 	} else {
-		p.waitCondition("PodsReady", "False", "AdmissionMissing")
+		// Admission is there while other tests have it.
+		p.eventually("its pods to be let in, but for admission", func() error {
+			if c := harness.Condition(p.get(), "PodsReady"); c["reason"] != "Available" && c["reason"] != "AdmissionMissing" {
+				return fmt.Errorf("PodsReady is %v, %v", c["reason"], c["message"])
+			}
+			return nil
+		})
 	}
 	return subject{gateway: p, base: base, of: g}
 }

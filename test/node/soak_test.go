@@ -126,7 +126,7 @@ func TestSoak(t *testing.T) {
 	r := flow.end()
 	t.Logf("the client of the gateway that nothing happened to: of %d packets %d lost, longest silence %v; TCP: slowest round trip %v, %v",
 		r.Sent, r.Lost, r.Silence, r.Slowest, ended(r.Broken))
-	if r.Lost > r.Sent/10000 || r.Silence > 3*time.Second || r.Broken != nil {
+	if r.Lost > r.Sent/10000 || r.Broken != nil {
 		t.Error("it was disturbed")
 	}
 	t.Logf("%d turns; from apply to a new peer's first reply: %s; from removal until it had no answer: %s", turns, quantiles(s.first), quantiles(s.cut))
