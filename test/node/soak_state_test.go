@@ -66,6 +66,12 @@ func (s *soak) state(t *testing.T) map[string]string {
 			for _, ip := range p.Status.PodIPs {
 				text = regexp.MustCompile(regexp.QuoteMeta(ip.IP)+`\b`).ReplaceAllString(text, "POD")
 			}
+			if strings.Contains(line, "route") {
+				// Those of a table are in the order of their addresses.
+				lines := strings.Split(text, "\n")
+				slices.Sort(lines)
+				text = strings.Join(lines, "\n")
+			}
 			out[g.namespace+": "+line] = text
 		}
 		page, err := s.metrics(ctx, p, "9586")

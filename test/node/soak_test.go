@@ -138,12 +138,6 @@ func TestSoak(t *testing.T) {
 
 	s.leave(t)
 	s.scale(t, 0)
-	n.Eventually(t, "nothing to be left", func() error {
-		if diff := cmp.Diff(before, s.state(t)); diff != "" {
-			return fmt.Errorf("-before +after:\n%s", diff)
-		}
-		return nil
-	})
 	if diff := cmp.Diff(identity, s.identities()); diff != "" {
 		t.Errorf("something was rotated or moved, -before +after:\n%s", diff)
 	}
@@ -157,6 +151,12 @@ func TestSoak(t *testing.T) {
 		t.Errorf("the outside saw who does not come from the provider: %q, %v", strangers, err)
 	}
 	u.check(t)
+	n.Eventually(t, "nothing to be left", func() error {
+		if diff := cmp.Diff(before, s.state(t)); diff != "" {
+			return fmt.Errorf("-before +after:\n%s", diff)
+		}
+		return nil
+	})
 }
 
 // newSoak makes what is in use: gateways with a client each, one of them behind a
