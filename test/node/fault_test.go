@@ -74,11 +74,14 @@ func replace(ctx context.Context, n *node.Node, namespace string, labels client.
 	})
 }
 
-// watchFault does something in traffic, waits until there is traffic again, and
-// tells what the client noticed.
-func watchFault(t *testing.T, g *gateway, c *node.Client, fault func(context.Context) error) report {
+// watchFault does something in traffic to hosts, waits until there is traffic to
+// all of them again, and returns what the client noticed.
+func watchFault(t *testing.T, g *gateway, c *node.Client, fault func(context.Context) error, hosts ...string) report {
 	t.Helper()
-	f := startFlow(t, c)
+	flows := map[string]*flow{}
+	for _, host := range hosts {
+		flows[host] = startFlow(t, c, host)
+	}
 	time.Sleep(time.Second)
 	start := time.Now()
 	if err := fault(t.Context()); err != nil {
@@ -88,17 +91,23 @@ func watchFault(t *testing.T, g *gateway, c *node.Client, fault func(context.Con
 	// What a fault does, it does soon.
 	time.Sleep(5 * time.Second)
 	g.n.Eventually(t, "traffic", func() error {
-		if q := f.quietSince(); q > time.Second {
-			return fmt.Errorf("no answer for %v", q)
+		for host, f := range flows {
+			if q := f.quietSince(); q > time.Second {
+				return fmt.Errorf("no answer of %s for %v", host, q)
+			}
 		}
 		return nil
 	})
 	g.waitPod()
 	time.Sleep(2 * time.Second)
-	r := f.end()
-	t.Logf("it took %v; of %d packets %d lost, longest silence %v; TCP: slowest round trip %v, %v",
-		done.Round(time.Millisecond), r.Sent, r.Lost, r.Silence, r.Slowest, ended(r.Broken))
-	return r
+	var all report
+	for _, host := range hosts {
+		r := flows[host].end()
+		t.Logf("%s: it took %v; of %d packets %d lost, longest silence %v; TCP: slowest round trip %v, %v",
+			host, done.Round(time.Millisecond), r.Sent, r.Lost, r.Silence, r.Slowest, ended(r.Broken))
+		all = all.and(r)
+	}
+	return all
 }
 
 // killAgent ends the agent's process as a crash would.
@@ -139,7 +148,7 @@ func TestAgentKilled(t *testing.T) {
 			g, c := connected(t, n, `service: {externalTrafficPolicy: `+policy+`}`)
 			identity, before := g.identity(), g.waitPod()
 			time.Sleep(2 * time.Second) // for the agent to see where the client is
-			r := watchFault(t, g, c, g.killAgent)
+			r := watchFault(t, g, c, g.killAgent, node.Site4)
 			if r.Silence > limit {
 				t.Errorf("the client had no answer for %v", r.Silence)
 			}
@@ -187,7 +196,7 @@ func TestFaults(t *testing.T) {
 	for _, tc := range cases {
 		ok := t.Run(tc.name, func(t *testing.T) {
 			before := g.waitPod()
-			r := watchFault(t, g, c, tc.do)
+			r := watchFault(t, g, c, tc.do, node.Site4)
 			after := g.waitPod()
 			if tc.silence == 0 {
 				tc.silence = time.Second

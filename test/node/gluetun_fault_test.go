@@ -3,7 +3,6 @@ package node
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -134,9 +133,9 @@ func TestGluetunFaults(t *testing.T) {
 			if err := w.watch(t.Context(), g); err != nil {
 				t.Fatal(err)
 			}
-			silence := g.watchGluetunFault(t, c, tc.do)
-			if silence > tc.silence {
-				t.Errorf("the client had no answer for %v", silence)
+			r := watchFault(t, g.gateway, c, tc.do, node.Outside4, node.Outside6)
+			if r.Silence > tc.silence {
+				t.Errorf("the client had no answer for %v", r.Silence)
 			}
 			after := g.waitPod()
 			g.waitUp()
@@ -173,42 +172,6 @@ func TestGluetunFaults(t *testing.T) {
 			break
 		}
 	}
-}
-
-// watchGluetunFault is watchFault in traffic of both families, and returns the
-// longest silence.
-func (g *gluetunGateway) watchGluetunFault(t *testing.T, c *node.Client, fault func(context.Context) error) (silence time.Duration) {
-	t.Helper()
-	hosts := []string{node.Outside4, node.Outside6}
-	var flows []*flow
-	for _, host := range hosts {
-		flows = append(flows, startFlowTo(t, c, host))
-	}
-	time.Sleep(time.Second)
-	start := time.Now()
-	if err := fault(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	done := time.Since(start)
-	// What a fault does, it does soon.
-	time.Sleep(5 * time.Second)
-	for _, f := range flows {
-		g.n.Eventually(t, "traffic", func() error {
-			if q := f.quietSince(); q > time.Second {
-				return fmt.Errorf("no answer for %v", q)
-			}
-			return nil
-		})
-	}
-	g.waitPod()
-	time.Sleep(2 * time.Second)
-	for i, f := range flows {
-		r := f.end()
-		t.Logf("%s: it took %v; of %d packets %d lost, longest silence %v; TCP: slowest round trip %v, %v",
-			hosts[i], done.Round(time.Millisecond), r.Sent, r.Lost, r.Silence, r.Slowest, ended(r.Broken))
-		silence = max(silence, r.Silence)
-	}
-	return silence
 }
 
 // checkRules holds that a rule of each family leads into the tunnel, that gluetun's

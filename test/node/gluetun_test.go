@@ -204,7 +204,7 @@ func TestGluetun(t *testing.T) {
 	}
 	c := g.connect("laptop")
 	for _, host := range []string{node.Outside4, node.Outside6} {
-		f := startFlowTo(t, c, host)
+		f := startFlow(t, c, host)
 		time.Sleep(3 * time.Second)
 		if r := f.end(); r.Lost > 0 || r.Broken != nil {
 			t.Errorf("%s: %+v", host, r)
@@ -234,7 +234,7 @@ func (g *gluetunGateway) leak(w *leakWatch, c *node.Client) {
 			}
 		}
 	}
-	f := startFlowTo(g.t, c, node.Outside4)
+	f := startFlow(g.t, c, node.Outside4)
 	run("iptables -I FORWARD -i wg0 -o eth0 -j ACCEPT", "ip rule add iif wg0 lookup main pref 50", "nft delete table inet wireguard_gateway")
 	time.Sleep(time.Second)
 	leaks, _ := w.leaks()

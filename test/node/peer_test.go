@@ -39,7 +39,7 @@ func TestPeers(t *testing.T) {
 	}
 	time.Sleep(2 * pace)
 	start = breaker(t, n)
-	f := startFlow(t, c)
+	f := startFlow(t, c, node.Site4)
 	var confs, replies, dials []time.Duration
 	for i := range each * len(gateways) {
 		turn := time.Now()

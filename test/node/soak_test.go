@@ -93,7 +93,7 @@ func TestSoak(t *testing.T) {
 	if diff := cmp.Diff(before, s.state(t)); diff == "" {
 		t.Error("pods that joined are not seen in the state: it shows nothing")
 	}
-	flow := startFlow(t, s.steady.client)
+	flow := startFlow(t, s.steady.client, node.Site4)
 	s.start = time.Now()
 	s.end = s.start.Add(length)
 	ctx, cancel := context.WithDeadline(t.Context(), s.end)

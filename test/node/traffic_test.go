@@ -45,7 +45,7 @@ func waitReply(t *testing.T, c *node.Client, site string) time.Time {
 	return time.Time{}
 }
 
-// flow is traffic of a client to the site, over UDP and in one TCP connection.
+// flow is traffic of a client to a host, over UDP and in one TCP connection.
 type flow struct {
 	conn, stream net.Conn
 	stop         context.CancelFunc
@@ -64,22 +64,17 @@ type flow struct {
 // pace is how often a flow sends.
 const pace = 10 * time.Millisecond
 
-func startFlow(t *testing.T, c *node.Client) *flow {
-	t.Helper()
-	return startFlowTo(t, c, node.Site4)
-}
-
-// startFlowTo is startFlow to another host that echoes.
-func startFlowTo(t *testing.T, c *node.Client, host string) *flow {
+// startFlow starts traffic to a host that echoes.
+func startFlow(t *testing.T, c *node.Client, host string) *flow {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
 	f := &flow{answered: map[uint64]bool{}, last: time.Now(), stop: stop}
 	var err error
-	site := net.JoinHostPort(host, node.EchoPort)
-	if f.conn, err = c.Dial(t.Context(), "udp", site); err != nil {
+	echo := net.JoinHostPort(host, node.EchoPort)
+	if f.conn, err = c.Dial(t.Context(), "udp", echo); err != nil {
 		t.Fatal(err)
 	}
-	if f.stream, err = c.Dial(t.Context(), "tcp", site); err != nil {
+	if f.stream, err = c.Dial(t.Context(), "tcp", echo); err != nil {
 		t.Fatal(err)
 	}
 	f.done.Go(func() { f.send(ctx) })
@@ -155,6 +150,15 @@ type report struct {
 	Sent, Lost       int
 	Silence, Slowest time.Duration
 	Broken           error
+}
+
+// and returns what was noticed in two flows at a time.
+func (r report) and(o report) report {
+	return report{
+		Sent: r.Sent + o.Sent, Lost: r.Lost + o.Lost,
+		Silence: max(r.Silence, o.Silence), Slowest: max(r.Slowest, o.Slowest),
+		Broken: errors.Join(r.Broken, o.Broken),
+	}
 }
 
 // now returns what was noticed so far. What was sent in the last second may

@@ -107,7 +107,7 @@ peers: [{name: laptop}]
 		"agent killed": g.killAgent,
 	} {
 		t.Run(fault, func(t *testing.T) {
-			if r := watchFault(t, g, c, do); r.Silence > 21*time.Second || r.Broken != nil {
+			if r := watchFault(t, g, c, do, node.Site4); r.Silence > 21*time.Second || r.Broken != nil {
 				t.Errorf("the client had no answer for %v, its TCP connection: %v", r.Silence, r.Broken)
 			}
 		})
