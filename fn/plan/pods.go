@@ -47,6 +47,9 @@ func (g *Gateway) attachPods(a *attached, inline map[string]bool) {
 		// between the node and these pods.
 		c.reject(v1alpha1.ReasonInvalid,
 			"pods cannot join a gateway with spec.pod.hostNetwork, whose routes and firewall would be those of its node: ask its owner to leave it out, or use another gateway")
+	case g.Gluetun != nil && len(g.Gluetun.OutboundSubnets) == 0:
+		c.reject(v1alpha1.ReasonInvalid,
+			"pods cannot join a gateway that does not see them, since gluetun keeps its agent from the API server: name the cluster's Service networks as serviceCIDRs in the function's input, or in the gateway's spec.gluetun.outboundSubnets")
 	}
 	g.PodClasses = append(g.PodClasses, c)
 }

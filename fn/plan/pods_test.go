@@ -53,6 +53,8 @@ func TestPodClasses(t *testing.T) {
 		"Taken":      {reason: "the owner lets them in", spec: allAllowed, attached: [][2]string{{"web", "b"}, {"apps", "z"}, {"web", "a"}}, want: []string{"apps/z Active", "web/a Active", "web/b Active"}},
 		"NotAllowed": {reason: "the owner lets in nobody", spec: "{}", attached: [][2]string{{"apps", "media"}}, refused: 1},
 		"OnNode":     {reason: "the routes to pods would be the node's", spec: allAllowed + "pod: {hostNetwork: true}", attached: [][2]string{{"apps", "media"}}, want: []string{"apps/media Rejected Invalid"}},
+		"Cut":        {reason: "gluetun keeps the agent from the API server, and so from seeing pods", spec: allAllowed + "gluetun: {provider: protonvpn, credentials: {secretRef: {name: proton}}}", attached: [][2]string{{"apps", "media"}}, want: []string{"apps/media Rejected Invalid"}},
+		"Reaching":   {reason: "networks are reached beside the tunnel, and who knows which is the API server's", spec: allAllowed + gluetunSpec, attached: [][2]string{{"apps", "media"}}, want: []string{"apps/media Active"}},
 		"Inline":     {reason: "an inline peer of the same namespace and name comes first", spec: allAllowed + "peers: [{name: media}]", attached: [][2]string{{"vpn", "media"}, {"apps", "media"}}, want: []string{"apps/media Active", "vpn/media Rejected DuplicateName"}},
 	}
 	for name, tc := range cases {
