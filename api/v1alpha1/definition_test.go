@@ -440,9 +440,13 @@ func TestCompositions(t *testing.T) {
 			_, repository, _ := strings.Cut(configuration.Spec.DependsOn[0].Package, "/")
 			function := strings.ReplaceAll(repository, "/", "-")
 
-			var want, got []xpv1.TypeReference
+			// Of several that it could take, Crossplane takes any, unless one is the default.
+			want, got := map[string]xpv1.TypeReference{}, map[string]xpv1.TypeReference{}
 			for _, xrd := range definitions(t, flavour) {
-				want = append(want, xpv1.TypeReference{APIVersion: v1alpha1.GroupVersion.String(), Kind: xrd.Spec.Names.Kind})
+				if xrd.Spec.DefaultCompositionRef == nil {
+					t.Fatalf("%s has no default", xrd.Name)
+				}
+				want[xrd.Spec.DefaultCompositionRef.Name] = xpv1.TypeReference{APIVersion: v1alpha1.GroupVersion.String(), Kind: xrd.Spec.Names.Kind}
 			}
 			var inputs []string
 			for _, file := range []string{"composition.yaml", "composition-peer.yaml"} {
@@ -450,7 +454,7 @@ func TestCompositions(t *testing.T) {
 				if err := yaml.UnmarshalStrict([]byte(readText(t, flavour, file)), c); err != nil {
 					t.Fatal(err)
 				}
-				got = append(got, c.Spec.CompositeTypeRef)
+				got[c.Name] = c.Spec.CompositeTypeRef
 				if len(c.Spec.Pipeline) != 1 {
 					t.Fatalf("%s: want one step, got %d", c.Name, len(c.Spec.Pipeline))
 				}

@@ -14,12 +14,9 @@ import (
 	node "github.com/wireguardgateway/function-wireguard-gateway/test/node/harness"
 )
 
-// A gateway uses the platform's Composition, or the one that is released and names
-// no DNS to clients, who would need resolvconf for it.
-const (
-	onPlatform = `crossplane: {compositionRef: {name: platform-wireguardgateways.wireguardgateway.io}}`
-	onReleased = `crossplane: {compositionRef: {name: wireguardgateways.wireguardgateway.io}}`
-)
+// onPlatform has a gateway use the platform's Composition. All others use the one
+// that is released, and names no DNS to clients, who would need resolvconf for it.
+const onPlatform = `crossplane: {compositionRef: {name: platform-wireguardgateways.wireguardgateway.io}}`
 
 // platform applies copies of the Compositions in which the platform names its
 // networks, until the test ends.

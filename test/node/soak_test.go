@@ -167,7 +167,7 @@ func newSoak(t *testing.T, n *node.Node) *soak {
 	s.joined, s.apps = newJoinable(t, n)
 	for i := range 3 {
 		m := &member{}
-		m.gateway, m.client = connected(t, n, onReleased)
+		m.gateway, m.client = connected(t, n, `{}`)
 		if i == 0 {
 			s.steady = m
 		} else {

@@ -140,17 +140,12 @@ func namespaced(c crd) (map[string]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return map[string]any{
-		"apiVersion": "apiextensions.crossplane.io/v2",
-		"kind":       "CompositeResourceDefinition",
-		"metadata":   map[string]any{"name": c.Spec.Names.Plural + "." + c.Spec.Group},
-		"spec": map[string]any{
-			"group":    c.Spec.Group,
-			"scope":    "Namespaced",
-			"names":    names(c, ""),
-			"versions": versions,
-		},
-	}, nil
+	return definition("apiextensions.crossplane.io/v2", c.Spec.Names.Plural+"."+c.Spec.Group, map[string]any{
+		"group":    c.Spec.Group,
+		"scope":    "Namespaced",
+		"names":    names(c, ""),
+		"versions": versions,
+	}), nil
 }
 
 // withClaim defines a cluster-scoped composite resource, and the claim for it
@@ -172,18 +167,25 @@ func withClaim(c crd) (map[string]any, error) {
 			"reason":    "FieldValueInvalid",
 		})
 	}
+	return definition("apiextensions.crossplane.io/v1", "x"+c.Spec.Names.Plural+"."+c.Spec.Group, map[string]any{
+		"group":      c.Spec.Group,
+		"scope":      "LegacyCluster",
+		"names":      names(c, "X"),
+		"claimNames": names(c, ""),
+		"versions":   versions,
+	}), nil
+}
+
+// definition has the Composition of its own name as the default. Crossplane would
+// take any of those that fit, and platforms add theirs.
+func definition(apiVersion, name string, spec map[string]any) map[string]any {
+	spec["defaultCompositionRef"] = map[string]any{"name": name}
 	return map[string]any{
-		"apiVersion": "apiextensions.crossplane.io/v1",
+		"apiVersion": apiVersion,
 		"kind":       "CompositeResourceDefinition",
-		"metadata":   map[string]any{"name": "x" + c.Spec.Names.Plural + "." + c.Spec.Group},
-		"spec": map[string]any{
-			"group":      c.Spec.Group,
-			"scope":      "LegacyCluster",
-			"names":      names(c, "X"),
-			"claimNames": names(c, ""),
-			"versions":   versions,
-		},
-	}, nil
+		"metadata":   map[string]any{"name": name},
+		"spec":       spec,
+	}
 }
 
 // names of a kind. The short ones belong to what users create.
