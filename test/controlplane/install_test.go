@@ -71,11 +71,10 @@ func mustRun(t *testing.T, c *harness.Cluster, name string, args ...string) stri
 	return out
 }
 
-// readmeCommands returns the lines of the README that call kubectl, in their
-// order.
-func readmeCommands(t *testing.T, c *harness.Cluster) []string {
+// commandsIn returns the lines of a document that call kubectl, in their order.
+func commandsIn(t *testing.T, c *harness.Cluster, document string) []string {
 	t.Helper()
-	f, err := os.Open(filepath.Join(c.Root, "README.md"))
+	f, err := os.Open(filepath.Join(c.Root, document))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,17 +88,26 @@ func readmeCommands(t *testing.T, c *harness.Cluster) []string {
 	return out
 }
 
-// testReadme runs the README's commands as they stand. One that comes too early
-// for what the one before it has started is repeated, as a user would.
-func testReadme(t *testing.T, c *harness.Cluster) {
+// follow runs a document's commands as they stand, in a folder with what they
+// name. They may come too early once: a kind that was defined is not served yet.
+func follow(t *testing.T, c *harness.Cluster, document string) {
 	t.Helper()
-	start := time.Now()
-	stop := playPackageRuntime(t, c)
-	for _, command := range readmeCommands(t, c) {
+	commands := commandsIn(t, c, document)
+	if len(commands) == 0 {
+		t.Fatalf("%s has no commands", document)
+	}
+	dir := t.TempDir()
+	for _, folder := range []string{"example", "package"} {
+		if err := os.Symlink(filepath.Join(c.Root, folder), filepath.Join(dir, folder)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, command := range commands {
 		var out string
 		c.Eventually(t, command, func() (err error) {
-			out, err = c.Output(c.Command(t.Context(), "bash", "-c", command))
-			if err != nil {
+			cmd := c.Command(t.Context(), "bash", "-c", "set -o pipefail; "+command)
+			cmd.Dir = dir
+			if out, err = c.Output(cmd); err != nil {
 				return fmt.Errorf("%w: %s", err, out)
 			}
 			return nil
@@ -109,6 +117,14 @@ func testReadme(t *testing.T, c *harness.Cluster) {
 			t.Errorf("%s prints no configuration", command)
 		}
 	}
+}
+
+// testReadme does what the README says.
+func testReadme(t *testing.T, c *harness.Cluster) {
+	t.Helper()
+	start := time.Now()
+	stop := playPackageRuntime(t, c)
+	follow(t, c, "README.md")
 	stop()
 	g := &gateway{t: t, c: c, kind: "WireguardGateway", namespace: "vpn", name: "home"}
 	g.waitReady()
@@ -117,12 +133,29 @@ func testReadme(t *testing.T, c *harness.Cluster) {
 		t.Errorf("kubectl explain says: %s", out)
 	}
 
+	t.Run("docs", func(t *testing.T) { testDocs(t, c) })
 	checkLifecycle(t, g, wantKeys([]string{"laptop", "phone"}))
 	mustRun(t, c, "kubectl", "delete", "configuration", "wireguard-gateway")
 	c.Eventually(t, "the definition to go", func() error {
 		_, err := c.Get(t.Context(), "apiextensions.k8s.io/v1", "CustomResourceDefinition", "", "wireguardgateways.wireguardgateway.io")
 		return gone(err)
 	})
+}
+
+// testDocs does what the documents say to whoever has followed the README, and
+// takes away again what came of it.
+func testDocs(t *testing.T, c *harness.Cluster) {
+	t.Helper()
+	for _, document := range []string{"docs/keys.md", "docs/egress.md", "docs/peers.md"} {
+		follow(t, c, document)
+	}
+	// Another document has it, too.
+	mustRun(t, c, "kubectl", "-n", "vpn", "delete", "secret", "proton")
+	follow(t, c, "docs/pods.md")
+	mustRun(t, c, "kubectl", "-n", "vpn", "delete", "secret", "proton", "home-seed")
+	mustRun(t, c, "kubectl", "-n", "media", "delete", "deployment,wireguardpeer", "media")
+	mustRun(t, c, "kubectl", "-n", "apps", "delete", "wireguardpeer", "media")
+	mustRun(t, c, "kubectl", "apply", "-f", "example/minimal/xr.yaml")
 }
 
 // redact hides keys: what a test prints may be kept.
