@@ -87,9 +87,12 @@ func agentIsFirst(pod corev1.PodSpec) (bad []string) {
 	if len(pod.Containers) == 0 || pod.Containers[0].Name != "agent" {
 		return []string{"the agent is not the first container"}
 	}
-	s := pod.Containers[0].SecurityContext
-	if s == nil || s.Capabilities == nil || !slices.Equal(s.Capabilities.Add, []corev1.Capability{"NET_ADMIN"}) || !slices.Equal(s.Capabilities.Drop, []corev1.Capability{"ALL"}) {
-		bad = append(bad, "the agent has other capabilities than NET_ADMIN")
+	s, needs := pod.Containers[0].SecurityContext, []corev1.Capability{"NET_ADMIN"}
+	if pod.Containers[0].Ports[0].ContainerPort < 1024 {
+		needs = append(needs, "NET_BIND_SERVICE")
+	}
+	if s == nil || s.Capabilities == nil || !slices.Equal(s.Capabilities.Add, needs) || !slices.Equal(s.Capabilities.Drop, []corev1.Capability{"ALL"}) {
+		bad = append(bad, fmt.Sprintf("the agent has other capabilities than %v", needs))
 	}
 	if s == nil || s.RunAsUser == nil || *s.RunAsUser != 0 || s.ReadOnlyRootFilesystem == nil || !*s.ReadOnlyRootFilesystem ||
 		s.AllowPrivilegeEscalation == nil || *s.AllowPrivilegeEscalation || s.SeccompProfile == nil || s.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {

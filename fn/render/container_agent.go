@@ -20,9 +20,18 @@ const (
 	pathUserspace = "/var/run/wireguard"
 )
 
+// agentCapabilities is the least that the agent needs. Where the runtime or, with
+// a node's own network, the node has not opened ports below 1024 to everybody,
+// even the kernel's device may not listen on one otherwise.
+func agentCapabilities(g *plan.Gateway) []corev1.Capability {
+	if g.ListenPort < 1024 {
+		return []corev1.Capability{"NET_ADMIN", "NET_BIND_SERVICE"}
+	}
+	return []corev1.Capability{"NET_ADMIN"}
+}
+
 // agent is the container that owns the device, routes and firewall. It runs as
-// uid 0, because Kubernetes gives capabilities to no other user, and has none
-// but NET_ADMIN.
+// uid 0, because Kubernetes gives capabilities to no other user.
 func agent(g *plan.Gateway) corev1.Container {
 	c := corev1.Container{
 		Name:            names.ContainerAgent,
@@ -47,7 +56,7 @@ func agent(g *plan.Gateway) corev1.Container {
 			ReadOnlyRootFilesystem:   new(true),
 			Capabilities: &corev1.Capabilities{
 				Drop: []corev1.Capability{"ALL"},
-				Add:  []corev1.Capability{"NET_ADMIN"},
+				Add:  agentCapabilities(g),
 			},
 			SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 		},
