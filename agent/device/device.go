@@ -21,7 +21,7 @@ import (
 type Device struct {
 	name   string
 	log    *slog.Logger
-	client *wgctrl.Client
+	client client
 	user   *userspace // nil for the kernel's
 	index  int        // of the link, 0 before there is one
 
@@ -41,6 +41,13 @@ type Device struct {
 	// and until when it tries.
 	waking map[wgtypes.Key]time.Time
 	dials  map[wgtypes.Key]*dial
+}
+
+// client is what talks to WireGuard: a wgctrl.Client, but in tests.
+type client interface {
+	Device(name string) (*wgtypes.Device, error)
+	ConfigureDevice(name string, change wgtypes.Config) error
+	Close() error
 }
 
 // settings are the device's own, apart from its peers.

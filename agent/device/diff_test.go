@@ -145,6 +145,32 @@ func TestEndpointsFile(t *testing.T) {
 	}
 }
 
+// What cannot be used of the file costs nothing else in it.
+func TestParseEndpoints(t *testing.T) {
+	const good = `"AQAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=":"192.0.2.10:4000"`
+	other := key(2).String()
+	cases := map[string]struct {
+		reason string
+		bad    string
+	}{
+		"NoPort":    {"a datagram may come from port 0", `"` + other + `":"192.0.2.11:0"`},
+		"NoAddress": {"nobody can be called there", `"` + other + `":"192.0.2.11"`},
+		"Empty":     {"nor there", `"` + other + `":""`},
+		"NoKey":     {"it is nobody's", `"x":"192.0.2.11:4000"`},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			got, err := parseEndpoints([]byte(`{"version":1,"endpoints":{` + good + `,` + tc.bad + `}}`))
+			if err != nil {
+				t.Fatalf("%s: %v", tc.reason, err)
+			}
+			if len(got) != 1 || got[key(1)] != netip.MustParseAddrPort("192.0.2.10:4000") {
+				t.Errorf("%s: got %v", tc.reason, got)
+			}
+		})
+	}
+}
+
 func FuzzParseEndpoints(f *testing.F) {
 	f.Add([]byte(`{"version":1,"endpoints":{"AQAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=":"192.0.2.10:4000"}}`))
 	f.Add([]byte(`{"version":2}`))

@@ -24,8 +24,8 @@ type endpointsFile struct {
 const endpointsVersion = 1
 
 type endpointsDocument struct {
-	Version   int                       `json:"version"`
-	Endpoints map[string]netip.AddrPort `json:"endpoints"`
+	Version   int               `json:"version"`
+	Endpoints map[string]string `json:"endpoints"`
 }
 
 // read returns the endpoints by public key, and none where there is no file.
@@ -40,6 +40,8 @@ func (f *endpointsFile) read() (map[wgtypes.Key]netip.AddrPort, error) {
 	return parseEndpoints(b)
 }
 
+// parseEndpoints leaves out what it cannot use: one peer's entry is no reason to
+// cut off the others.
 func parseEndpoints(b []byte) (map[wgtypes.Key]netip.AddrPort, error) {
 	d := endpointsDocument{}
 	if err := json.Unmarshal(b, &d); err != nil {
@@ -52,12 +54,13 @@ func parseEndpoints(b []byte) (map[wgtypes.Key]netip.AddrPort, error) {
 	for k, e := range d.Endpoints {
 		key, err := wgtypes.ParseKey(k)
 		if err != nil {
-			return nil, fmt.Errorf("cannot decode endpoints: %q is no public key", k)
+			continue
 		}
-		if !e.IsValid() || e.Port() == 0 {
-			return nil, fmt.Errorf("cannot decode endpoints: %q is no address and port", e)
+		address, err := netip.ParseAddrPort(e)
+		if err != nil || address.Port() == 0 {
+			continue
 		}
-		out[key] = e
+		out[key] = address
 	}
 	return out, nil
 }
@@ -68,9 +71,9 @@ func (f *endpointsFile) write(endpoints map[wgtypes.Key]netip.AddrPort) error {
 	if f.written != nil && maps.Equal(f.written, endpoints) {
 		return nil
 	}
-	d := endpointsDocument{Version: endpointsVersion, Endpoints: make(map[string]netip.AddrPort, len(endpoints))}
+	d := endpointsDocument{Version: endpointsVersion, Endpoints: make(map[string]string, len(endpoints))}
 	for k, e := range endpoints {
-		d.Endpoints[k.String()] = e
+		d.Endpoints[k.String()] = e.String()
 	}
 	b, err := json.Marshal(d)
 	if err != nil {

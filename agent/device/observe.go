@@ -30,7 +30,8 @@ func (d *Device) Observe(now time.Time) (Observation, error) {
 	}
 	endpoints := make(map[wgtypes.Key]netip.AddrPort, len(read.Peers))
 	for _, p := range read.Peers {
-		if p.Endpoint != nil {
+		// A datagram may come from port 0. Nobody can be called there.
+		if p.Endpoint != nil && p.Endpoint.Port != 0 {
 			a := p.Endpoint.AddrPort()
 			endpoints[p.PublicKey] = netip.AddrPortFrom(a.Addr().Unmap(), a.Port())
 		}
