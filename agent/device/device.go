@@ -33,6 +33,8 @@ type Device struct {
 	want  map[wgtypes.Key]peer
 
 	file endpointsFile
+	// unkept tells that the file could not be written the last time.
+	unkept bool
 	// last is where each peer was seen last, on this device or one before.
 	last map[wgtypes.Key]netip.AddrPort
 	// complete tells that the device has been given all its peers once.

@@ -200,3 +200,41 @@ func TestObserveWithoutPort(t *testing.T) {
 		t.Errorf("want the one at %s only, got %s", moved, b)
 	}
 }
+
+// Where the endpoints cannot be kept, peers that have answered are no longer
+// woken all the same, and it is said once.
+func TestObserveFullDisk(t *testing.T) {
+	f := &fake{peers: map[wgtypes.Key]*wgtypes.Peer{}}
+	path := filepath.Join(t.TempDir(), "state", "endpoints.json")
+	p := start(t, f, path)
+	p.last = map[wgtypes.Key]netip.AddrPort{key(1): netip.MustParseAddrPort(moved)}
+	p.mustSync(one(""))
+	if got := f.peers[key(1)].PersistentKeepaliveInterval; got != wakeKeepalive {
+		t.Fatalf("the peer is woken by a keepalive of %s, got %s", wakeKeepalive, got)
+	}
+	p.look(3, true)
+	if got := f.peers[key(1)].PersistentKeepaliveInterval; got != 0 {
+		t.Errorf("the peer has answered and still has a keepalive of %s, configured is none", got)
+	}
+	const warning = "cannot keep endpoints for a restart"
+	if n := strings.Count(p.log.String(), warning); n != 1 {
+		t.Errorf("want one warning, got %d: %s", n, p.log)
+	}
+
+	// It goes on as soon as there is room, and says so again the next time.
+	if err := os.Mkdir(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	p.look(1, true)
+	if _, err := os.Stat(path); err != nil {
+		t.Error(err)
+	}
+	if err := os.RemoveAll(filepath.Dir(path)); err != nil {
+		t.Fatal(err)
+	}
+	f.moveTo(endpointA)
+	p.look(3, true)
+	if n := strings.Count(p.log.String(), warning); n != 2 {
+		t.Errorf("want another warning, got %d: %s", n, p.log)
+	}
+}

@@ -42,10 +42,18 @@ func (d *Device) Observe(now time.Time) (Observation, error) {
 	if have := d.present(read); own != d.own || !maps.EqualFunc(have, d.have, peer.equal) {
 		d.own, d.have, o.Drifted = own, have, true
 	}
-	if err := d.file.write(endpoints); err != nil {
-		return o, err
-	}
+	d.keep(endpoints)
 	return o, d.settle(read, now)
+}
+
+// keep writes the file. Where that fails, all else goes on, and it is said once:
+// it is tried again at each look.
+func (d *Device) keep(endpoints map[wgtypes.Key]netip.AddrPort) {
+	err := d.file.write(endpoints)
+	if err != nil && !d.unkept {
+		d.log.Warn("cannot keep endpoints for a restart", "error", err)
+	}
+	d.unkept = err != nil
 }
 
 // settle gives peers that were being woken their usual keepalive back.
