@@ -228,11 +228,25 @@ func (g *gateway) observe(ctx context.Context, now time.Time) map[wgtypes.Key]st
 	if err != nil {
 		g.log.Debug("cannot observe device", "error", err)
 	}
+	g.observed(ctx, now, o)
+	return o.Due
+}
+
+// observed has a sync put right what is wrong with the device.
+func (g *gateway) observed(ctx context.Context, now time.Time, o device.Observation) {
 	if o.Drifted {
 		g.log.Warn("somebody else has changed the device")
 		g.sync(ctx, metrics.CauseDrift)
 	}
-	return o.Due
+	if o.Unknown && g.next.retry.IsZero() {
+		g.again(now)
+	}
+}
+
+// again has a sync follow a failure, after a pause.
+func (g *gateway) again(now time.Time) {
+	g.retry = max(minRetry, min(2*g.retry, maxRetry))
+	g.next.retry = now.Add(g.retry)
 }
 
 // see takes what was seen of gluetun's tunnel. A device that is new is not

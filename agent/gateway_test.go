@@ -3,6 +3,8 @@ package agent
 import (
 	"testing"
 	"time"
+
+	"github.com/wireguardgateway/function-wireguard-gateway/agent/device"
 )
 
 // A sync follows a burst of the network's events, and another one has to rest,
@@ -35,4 +37,37 @@ func TestChanged(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A device of which nobody knows what it has gets a sync, with the pause of one
+// that has failed, and the syncs that fail do not come sooner for it.
+func TestObservedUnknown(t *testing.T) {
+	now := time.Unix(1000, 0)
+	cases := map[string]struct {
+		reason string
+		retry  time.Duration // the last pause
+		next   time.Time     // retry that is due already
+		want   time.Time
+	}{
+		"First": {"the sync before was well", 0, time.Time{}, now.Add(minRetry)},
+		"Again": {"the pause is longer each time", time.Second, time.Time{}, now.Add(2 * time.Second)},
+		"Most":  {"up to a limit", maxRetry, time.Time{}, now.Add(maxRetry)},
+		"Due":   {"one that is due is not put off", time.Second, now.Add(time.Millisecond), now.Add(time.Millisecond)},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			g := &gateway{retry: tc.retry, next: schedule{retry: tc.next}}
+			g.observed(t.Context(), now, device.Observation{Unknown: true})
+			if !g.next.retry.Equal(tc.want) {
+				t.Errorf("%s: want the sync after %s, got it after %s", tc.reason, tc.want.Sub(now), g.next.retry.Sub(now))
+			}
+		})
+	}
+	t.Run("Known", func(t *testing.T) {
+		g := &gateway{}
+		g.observed(t.Context(), now, device.Observation{})
+		if !g.next.retry.IsZero() {
+			t.Errorf("a device that is as it was left needs no sync, got one after %s", g.next.retry.Sub(now))
+		}
+	})
 }

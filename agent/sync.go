@@ -35,8 +35,7 @@ func (g *gateway) sync(ctx context.Context, cause string) {
 	g.next.expiry, g.next.retry = expiry, time.Time{}
 	if err != nil {
 		g.metrics.SyncErrors.Inc()
-		g.retry = max(minRetry, min(2*g.retry, maxRetry))
-		g.next.retry = time.Now().Add(g.retry)
+		g.again(time.Now())
 		if g.failure != err.Error() {
 			g.log.Error("cannot apply configuration", "hash", active.Hash, "error", err)
 		}

@@ -2,6 +2,7 @@ package device
 
 import (
 	"bytes"
+	"errors"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -236,5 +237,54 @@ func TestObserveFullDisk(t *testing.T) {
 	p.look(3, true)
 	if n := strings.Count(p.log.String(), warning); n != 2 {
 		t.Errorf("want another warning, got %d: %s", n, p.log)
+	}
+}
+
+// After a write that failed outside of a sync nobody knows what the device has.
+// That is told until a sync has read it.
+func TestObserveAfterFailure(t *testing.T) {
+	cases := map[string]struct {
+		reason string
+		fails  func(p *process) error
+	}{
+		"Endpoints": {"an endpoint could not be set", func(p *process) error {
+			return p.SetEndpoints(map[wgtypes.Key]netip.AddrPort{key(1): netip.MustParseAddrPort(endpointA)})
+		}},
+		"Settle": {"a keepalive could not be set back", func(p *process) error {
+			p.fake.peers[key(1)].LastHandshakeTime = p.now
+			_, err := p.Observe(p.now)
+			return err
+		}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			f := &fake{peers: map[wgtypes.Key]*wgtypes.Peer{}}
+			p := start(t, f, filepath.Join(t.TempDir(), "endpoints.json"))
+			p.last = map[wgtypes.Key]netip.AddrPort{key(1): netip.MustParseAddrPort(moved)}
+			c := one(nameA)
+			p.mustSync(c)
+			f.fail = errors.New("no memory")
+			if err := tc.fails(p); err == nil {
+				t.Fatal("it did not fail")
+			}
+			for range 2 {
+				if o, err := p.Observe(p.now); err != nil || !o.Unknown || o.Drifted {
+					t.Errorf("%s: got %+v, %v", tc.reason, o, err)
+				}
+			}
+			p.mustSync(c)
+			p.look(1, true)
+			if o, err := p.Observe(p.now); err != nil || o.Unknown || o.Drifted {
+				t.Errorf("all is well after a sync, got %+v, %v", o, err)
+			}
+			if got := f.peers[key(1)].PersistentKeepaliveInterval; got != 0 {
+				t.Errorf("the peer has answered and still has a keepalive of %s, configured is none", got)
+			}
+			f.peers[key(1)].LastHandshakeTime = time.Time{}
+			o, err := p.Observe(p.now.Add(time.Hour))
+			if err != nil || len(o.Due) != 1 {
+				t.Errorf("the name of a peer that does not answer is looked up again, got %+v, %v", o, err)
+			}
+		})
 	}
 }

@@ -14,6 +14,9 @@ type Observation struct {
 	// Drifted tells that somebody else changed the device: the next sync puts
 	// it right.
 	Drifted bool
+	// Unknown tells that nobody knows what the device has, since a write has
+	// failed. Nothing else is seen until a sync has read it.
+	Unknown bool
 	// Due are the endpoints to Resolve, by public key.
 	Due map[wgtypes.Key]string
 }
@@ -22,7 +25,7 @@ type Observation struct {
 // ends the waking of those that have answered, and notices changes of others.
 func (d *Device) Observe(now time.Time) (Observation, error) {
 	if !d.known || !d.complete {
-		return Observation{}, nil
+		return Observation{Unknown: d.complete}, nil
 	}
 	read, err := d.client.Device(d.name)
 	if err != nil {
