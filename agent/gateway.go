@@ -3,7 +3,6 @@ package agent
 import (
 	"context"
 	"log/slog"
-	"net/netip"
 	"time"
 
 	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
@@ -93,7 +92,7 @@ func (s schedule) earliest() time.Time {
 
 // run applies updates, and follows the network, until the context ends.
 func (g *gateway) run(ctx context.Context, updates <-chan source.Update, network <-chan struct{}) {
-	resolved := make(chan map[wgtypes.Key]netip.AddrPort)
+	resolved := make(chan map[wgtypes.Key]device.Resolved)
 	due := time.NewTimer(0)
 	poll := time.NewTimer(minPoll)
 	check := time.NewTicker(checkInterval)
@@ -285,7 +284,7 @@ func (g *gateway) check(ctx context.Context) {
 	g.tell()
 }
 
-func (g *gateway) resolve(ctx context.Context, names map[wgtypes.Key]string, resolved chan<- map[wgtypes.Key]netip.AddrPort) {
+func (g *gateway) resolve(ctx context.Context, names map[wgtypes.Key]string, resolved chan<- map[wgtypes.Key]device.Resolved) {
 	lookup, cancel := context.WithTimeout(ctx, resolveTimeout)
 	defer cancel()
 	endpoints, err := device.Resolve(lookup, names)

@@ -6,7 +6,6 @@ package device
 import (
 	"fmt"
 	"log/slog"
-	"net/netip"
 	"time"
 
 	"github.com/vishvananda/netlink"
@@ -36,7 +35,7 @@ type Device struct {
 	// unkept tells that the file could not be written the last time.
 	unkept bool
 	// last is where each peer was seen last, on this device or one before.
-	last map[wgtypes.Key]netip.AddrPort
+	last map[wgtypes.Key]sighting
 	// complete tells that the device has been given all its peers once.
 	complete bool
 	// waking are the peers to which the gateway starts the handshake itself,

@@ -26,13 +26,25 @@ type dial struct {
 	endpoint string
 	literal  bool // an address and port, no name
 	tried    time.Time
+
+	// changed tells that the device has an address of what was configured before
+	// this name, which is looked up whether the peer answers there or not.
+	changed bool
+	// unsure tells that the device has an address of which nobody knows what was
+	// configured then.
+	unsure bool
 }
 
-// withEndpoints adds the endpoints that are configured to the changes, for
-// peers that are new to the device and where the configuration has changed. An
-// endpoint that the device has learned since is left alone: the peer may have
-// moved. Names wait for due.
-func (d *Device) withEndpoints(c *config.Config, changes []wgtypes.PeerConfig) []wgtypes.PeerConfig {
+// withEndpoints adds the endpoints that are configured to the changes, where
+// they are others than the device was given before. It returns what is dialled
+// once the device has taken them.
+//
+// A peer may move, and the device follows it. So an endpoint is set once, and
+// from then on the peer is where it was seen last, also after a restart: the
+// file says under which endpoint that was. Where it does not, nobody knows
+// whether an adopted device has been given this one. A session that works is
+// left alone then, and due sets the endpoint as soon as it does not.
+func (d *Device) withEndpoints(c *config.Config, changes []wgtypes.PeerConfig) ([]wgtypes.PeerConfig, map[wgtypes.Key]*dial) {
 	at := make(map[wgtypes.Key]int, len(changes))
 	for i, ch := range changes {
 		at[ch.PublicKey] = i
@@ -50,25 +62,45 @@ func (d *Device) withEndpoints(c *config.Config, changes []wgtypes.PeerConfig) [
 			continue
 		}
 		address, err := netip.ParseAddrPort(p.Endpoint)
-		dials[key] = &dial{endpoint: p.Endpoint, literal: err == nil}
-		_, had := d.dials[key]
+		dl := &dial{endpoint: p.Endpoint, literal: err == nil}
+		dials[key] = dl
+		before := d.last[key].configured
+		adopted := !isNew && !d.complete
 		switch {
-		case err != nil:
-		case isNew && changes[i].Endpoint == nil:
+		case before == p.Endpoint && (isNew || adopted):
+			// It is where it was seen last.
+		case before == "" && adopted:
+			dl.unsure = true
+		case !dl.literal && isNew:
+			changes[i].Endpoint = nil
+		case !dl.literal:
+			dl.changed = true
+		case changed:
 			changes[i].Endpoint = net.UDPAddrFromAddrPort(address)
-		case had && changed:
-			changes[i].Endpoint = net.UDPAddrFromAddrPort(address)
-		case had:
+		default:
 			changes = append(changes, wgtypes.PeerConfig{PublicKey: key, UpdateOnly: true, Endpoint: net.UDPAddrFromAddrPort(address)})
 		}
 	}
-	d.dials = dials
-	return changes
+	return changes, dials
 }
 
-// due returns the names that have to be looked up now: of peers that have no
-// endpoint yet, or have not answered for so long that their name may point
-// elsewhere by now.
+// configured is the endpoint of the configuration that the device was given last,
+// and empty where there was none or it is not known.
+func (d *Device) configured(k wgtypes.Key) string {
+	dl := d.dials[k]
+	switch {
+	case dl == nil:
+		return ""
+	case dl.changed || dl.unsure:
+		return d.last[k].configured
+	}
+	return dl.endpoint
+}
+
+// due returns the endpoints that have to be looked up now: of peers that have no
+// address yet, or that of another name, or have not answered for so long that
+// their name may point elsewhere by now. A configured address does not change,
+// so that it is due only where nobody knows whether it was ever set.
 func (d *Device) due(read *wgtypes.Device, now time.Time) map[wgtypes.Key]string {
 	if len(d.dials) == 0 {
 		return nil
@@ -76,10 +108,11 @@ func (d *Device) due(read *wgtypes.Device, now time.Time) map[wgtypes.Key]string
 	out := map[wgtypes.Key]string{}
 	for _, p := range read.Peers {
 		dl := d.dials[p.PublicKey]
-		if dl == nil || dl.literal && p.Endpoint != nil || now.Sub(dl.tried) < redial {
+		if dl == nil || now.Sub(dl.tried) < redial {
 			continue
 		}
-		if p.Endpoint == nil || now.Sub(p.LastHandshakeTime) > stale {
+		silent := now.Sub(p.LastHandshakeTime) > stale
+		if p.Endpoint == nil || dl.changed || silent && (dl.unsure || !dl.literal) {
 			dl.tried = now
 			out[p.PublicKey] = dl.endpoint
 		}
@@ -87,10 +120,16 @@ func (d *Device) due(read *wgtypes.Device, now time.Time) map[wgtypes.Key]string
 	return out
 }
 
+// Resolved is an endpoint of the configuration, and its address.
+type Resolved struct {
+	Endpoint string
+	Address  netip.AddrPort
+}
+
 // Resolve looks up endpoints. It is slow, and safe to call beside everything
 // else. The error is of the last one that failed; the others are returned.
-func Resolve(ctx context.Context, endpoints map[wgtypes.Key]string) (map[wgtypes.Key]netip.AddrPort, error) {
-	out := map[wgtypes.Key]netip.AddrPort{}
+func Resolve(ctx context.Context, endpoints map[wgtypes.Key]string) (map[wgtypes.Key]Resolved, error) {
+	out := map[wgtypes.Key]Resolved{}
 	var failure error
 	for k, e := range endpoints {
 		a, err := net.DefaultResolver.LookupNetIP(ctx, "ip", hostOf(e))
@@ -103,7 +142,7 @@ func Resolve(ctx context.Context, endpoints map[wgtypes.Key]string) (map[wgtypes
 			failure = fmt.Errorf("cannot resolve endpoint %s: %w", e, err)
 			continue
 		}
-		out[k] = netip.AddrPortFrom(a[0].Unmap(), uint16(port))
+		out[k] = Resolved{Endpoint: e, Address: netip.AddrPortFrom(a[0].Unmap(), uint16(port))}
 	}
 	return out, failure
 }
@@ -118,16 +157,21 @@ func portOf(endpoint string) string {
 	return port
 }
 
-// SetEndpoints sets what Resolve has found, for peers that are still there.
-func (d *Device) SetEndpoints(endpoints map[wgtypes.Key]netip.AddrPort) error {
+// SetEndpoints sets what Resolve has found, for peers that are still there and
+// have no other endpoint by now.
+func (d *Device) SetEndpoints(found map[wgtypes.Key]Resolved) error {
 	var changes []wgtypes.PeerConfig
-	for k, e := range endpoints {
-		if _, there := d.have[k]; there && d.dials[k] != nil {
-			changes = append(changes, wgtypes.PeerConfig{PublicKey: k, UpdateOnly: true, Endpoint: net.UDPAddrFromAddrPort(e)})
+	for k, r := range found {
+		if _, there := d.have[k]; there && d.dials[k] != nil && d.dials[k].endpoint == r.Endpoint {
+			changes = append(changes, wgtypes.PeerConfig{PublicKey: k, UpdateOnly: true, Endpoint: net.UDPAddrFromAddrPort(r.Address)})
 		}
 	}
 	if err := d.apply(changes); err != nil {
 		return fmt.Errorf("cannot set endpoints: %w", err)
+	}
+	for _, ch := range changes {
+		dl := d.dials[ch.PublicKey]
+		dl.changed, dl.unsure = false, false
 	}
 	return nil
 }

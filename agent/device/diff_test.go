@@ -2,6 +2,7 @@ package device
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -122,7 +123,10 @@ func TestEndpointsFile(t *testing.T) {
 	if got, err := f.read(); err != nil || len(got) != 0 {
 		t.Fatalf("no file is no endpoint and no error: got %v, %v", got, err)
 	}
-	want := map[wgtypes.Key]netip.AddrPort{key(1): netip.MustParseAddrPort("192.0.2.10:4000"), key(2): netip.MustParseAddrPort("[2001:db8::1]:4001")}
+	want := map[wgtypes.Key]sighting{
+		key(1): {address: netip.MustParseAddrPort("192.0.2.10:4000")},
+		key(2): {netip.MustParseAddrPort("[2001:db8::1]:4001"), "site.example.com:51820"},
+	}
 	if err := f.write(want); err != nil {
 		t.Fatal(err)
 	}
@@ -130,7 +134,7 @@ func TestEndpointsFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !cmp.Equal(want, got, cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })) {
+	if !maps.Equal(want, got) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 
@@ -142,6 +146,14 @@ func TestEndpointsFile(t *testing.T) {
 	}
 	if _, err := os.Stat(f.path); err == nil {
 		t.Error("the same endpoints were written again")
+	}
+	want = maps.Clone(want)
+	want[key(1)] = sighting{want[key(1)].address, "192.0.2.10:4000"}
+	if err := f.write(want); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := f.read(); err != nil || !maps.Equal(want, got) {
+		t.Errorf("the same address under another endpoint: got %v, %v, want %v", got, err, want)
 	}
 }
 
@@ -164,7 +176,7 @@ func TestParseEndpoints(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%s: %v", tc.reason, err)
 			}
-			if len(got) != 1 || got[key(1)] != netip.MustParseAddrPort("192.0.2.10:4000") {
+			if len(got) != 1 || got[key(1)].address != netip.MustParseAddrPort("192.0.2.10:4000") {
 				t.Errorf("%s: got %v", tc.reason, got)
 			}
 		})
@@ -180,8 +192,8 @@ func FuzzParseEndpoints(f *testing.F) {
 			return
 		}
 		for _, e := range got {
-			if !e.IsValid() || e.Port() == 0 {
-				t.Errorf("%v cannot be dialled", e)
+			if !e.address.IsValid() || e.address.Port() == 0 {
+				t.Errorf("%v cannot be dialled", e.address)
 			}
 		}
 	})

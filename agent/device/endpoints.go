@@ -18,7 +18,15 @@ import (
 // notices by itself, which takes WireGuard 15 seconds.
 type endpointsFile struct {
 	path    string
-	written map[wgtypes.Key]netip.AddrPort
+	written map[wgtypes.Key]sighting
+}
+
+// sighting is where a peer was seen.
+type sighting struct {
+	address netip.AddrPort
+	// configured is the endpoint that the peer had in the configuration then. It
+	// is empty where it had none, and where that is not known.
+	configured string
 }
 
 const endpointsVersion = 1
@@ -26,10 +34,12 @@ const endpointsVersion = 1
 type endpointsDocument struct {
 	Version   int               `json:"version"`
 	Endpoints map[string]string `json:"endpoints"`
+	// Configured is what older agents do not write.
+	Configured map[string]string `json:"configured,omitempty"`
 }
 
 // read returns the endpoints by public key, and none where there is no file.
-func (f *endpointsFile) read() (map[wgtypes.Key]netip.AddrPort, error) {
+func (f *endpointsFile) read() (map[wgtypes.Key]sighting, error) {
 	b, err := os.ReadFile(f.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -42,7 +52,7 @@ func (f *endpointsFile) read() (map[wgtypes.Key]netip.AddrPort, error) {
 
 // parseEndpoints leaves out what it cannot use: one peer's entry is no reason to
 // cut off the others.
-func parseEndpoints(b []byte) (map[wgtypes.Key]netip.AddrPort, error) {
+func parseEndpoints(b []byte) (map[wgtypes.Key]sighting, error) {
 	d := endpointsDocument{}
 	if err := json.Unmarshal(b, &d); err != nil {
 		return nil, fmt.Errorf("cannot decode endpoints: %w", err)
@@ -50,7 +60,7 @@ func parseEndpoints(b []byte) (map[wgtypes.Key]netip.AddrPort, error) {
 	if d.Version != endpointsVersion {
 		return nil, fmt.Errorf("cannot decode endpoints: version %d is not known", d.Version)
 	}
-	out := make(map[wgtypes.Key]netip.AddrPort, len(d.Endpoints))
+	out := make(map[wgtypes.Key]sighting, len(d.Endpoints))
 	for k, e := range d.Endpoints {
 		key, err := wgtypes.ParseKey(k)
 		if err != nil {
@@ -60,20 +70,23 @@ func parseEndpoints(b []byte) (map[wgtypes.Key]netip.AddrPort, error) {
 		if err != nil || address.Port() == 0 {
 			continue
 		}
-		out[key] = address
+		out[key] = sighting{address, d.Configured[k]}
 	}
 	return out, nil
 }
 
 // write replaces the file if the endpoints differ from those it wrote last. A
 // crash leaves the old file or the new one, never half of one.
-func (f *endpointsFile) write(endpoints map[wgtypes.Key]netip.AddrPort) error {
+func (f *endpointsFile) write(endpoints map[wgtypes.Key]sighting) error {
 	if f.written != nil && maps.Equal(f.written, endpoints) {
 		return nil
 	}
-	d := endpointsDocument{Version: endpointsVersion, Endpoints: make(map[string]string, len(endpoints))}
+	d := endpointsDocument{Version: endpointsVersion, Endpoints: make(map[string]string, len(endpoints)), Configured: map[string]string{}}
 	for k, e := range endpoints {
-		d.Endpoints[k.String()] = e.String()
+		d.Endpoints[k.String()] = e.address.String()
+		if e.configured != "" {
+			d.Configured[k.String()] = e.configured
+		}
 	}
 	b, err := json.Marshal(d)
 	if err != nil {

@@ -52,7 +52,7 @@ func (d *Device) ensureLink(implementation string, mtu int) (netlink.Link, error
 
 func (d *Device) makeLink(implementation string, mtu int) (netlink.Link, error) {
 	d.known, d.complete = false, false
-	d.recall()
+	clear(d.waking)
 	if implementation != wireguard.ImplementationUserspace {
 		attributes := netlink.NewLinkAttrs()
 		attributes.Name, attributes.MTU = d.name, mtu

@@ -31,12 +31,12 @@ func (d *Device) Observe(now time.Time) (Observation, error) {
 	if err != nil {
 		return Observation{}, fmt.Errorf("cannot read device %s: %w", d.name, err)
 	}
-	endpoints := make(map[wgtypes.Key]netip.AddrPort, len(read.Peers))
+	endpoints := make(map[wgtypes.Key]sighting, len(read.Peers))
 	for _, p := range read.Peers {
 		// A datagram may come from port 0. Nobody can be called there.
 		if p.Endpoint != nil && p.Endpoint.Port != 0 {
 			a := p.Endpoint.AddrPort()
-			endpoints[p.PublicKey] = netip.AddrPortFrom(a.Addr().Unmap(), a.Port())
+			endpoints[p.PublicKey] = sighting{netip.AddrPortFrom(a.Addr().Unmap(), a.Port()), d.configured(p.PublicKey)}
 		}
 	}
 	d.remember(endpoints)
@@ -51,7 +51,7 @@ func (d *Device) Observe(now time.Time) (Observation, error) {
 
 // keep writes the file. Where that fails, all else goes on, and it is said once:
 // it is tried again at each look.
-func (d *Device) keep(endpoints map[wgtypes.Key]netip.AddrPort) {
+func (d *Device) keep(endpoints map[wgtypes.Key]sighting) {
 	err := d.file.write(endpoints)
 	if err != nil && !d.unkept {
 		d.log.Warn("cannot keep endpoints for a restart", "error", err)
@@ -79,24 +79,20 @@ func (d *Device) settle(read *wgtypes.Device, now time.Time) error {
 
 // remember keeps where peers are, also for those that are removed and may come
 // back.
-func (d *Device) remember(endpoints map[wgtypes.Key]netip.AddrPort) {
-	if d.last == nil {
-		d.last = map[wgtypes.Key]netip.AddrPort{}
-	}
+func (d *Device) remember(endpoints map[wgtypes.Key]sighting) {
 	maps.Copy(d.last, endpoints)
 	const spare = 1024
 	if len(d.last) > len(d.want)+spare {
-		maps.DeleteFunc(d.last, func(k wgtypes.Key, _ netip.AddrPort) bool {
+		maps.DeleteFunc(d.last, func(k wgtypes.Key, _ sighting) bool {
 			_, wanted := d.want[k]
 			return !wanted
 		})
 	}
 }
 
-// recall gets ready to restore the endpoints that peers had on the device
+// recall reads where peers were on the device before this one, or with the agent
 // before this one.
 func (d *Device) recall() {
-	clear(d.waking)
 	if d.last != nil {
 		return
 	}
@@ -104,6 +100,9 @@ func (d *Device) recall() {
 	if err != nil {
 		// Without them clients find back by themselves, only later.
 		d.log.Warn("cannot restore endpoints", "error", err)
+	}
+	if last == nil {
+		last = map[wgtypes.Key]sighting{}
 	}
 	d.last = last
 }

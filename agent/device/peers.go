@@ -2,6 +2,7 @@ package device
 
 import (
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
 	"slices"
@@ -81,6 +82,7 @@ func (d *Device) revoke() (Changes, error) {
 // Grant gives the device what the configuration that Revoke was given has
 // beyond it. It belongs after the change of the firewall.
 func (d *Device) Grant(c *config.Config, now time.Time) (Changes, error) {
+	d.recall()
 	// What a device that was only just read has too much of goes first.
 	counts, err := d.revoke()
 	if err != nil {
@@ -99,19 +101,21 @@ func (d *Device) Grant(c *config.Config, now time.Time) (Changes, error) {
 		// notices, unless this side calls first.
 		if last, ok := d.last[changes[i].PublicKey]; ok {
 			keepalive := wakeKeepalive
-			changes[i].Endpoint = net.UDPAddrFromAddrPort(last)
+			changes[i].Endpoint = net.UDPAddrFromAddrPort(last.address)
 			changes[i].PersistentKeepaliveInterval = &keepalive
 			woken = append(woken, changes[i].PublicKey)
 		}
 	}
-	changes = d.withEndpoints(c, changes)
+	changes, dials := d.withEndpoints(c, changes)
+	// What fails may have been taken in part, so that it is set again.
+	maps.DeleteFunc(d.dials, func(k wgtypes.Key, dl *dial) bool { return dials[k] != dl })
 	if err := d.apply(changes); err != nil {
 		return Changes{}, fmt.Errorf("cannot configure peers: %w", err)
 	}
 	for _, k := range woken {
 		d.waking[k] = now.Add(wakeTime)
 	}
-	d.have, d.complete = d.want, true
+	d.have, d.dials, d.complete = d.want, dials, true
 	return counts, nil
 }
 
