@@ -1,7 +1,9 @@
 package dataplane
 
 import (
+	"errors"
 	"net/netip"
+	"syscall"
 	"testing"
 
 	"github.com/wireguardgateway/function-wireguard-gateway/test/netns"
@@ -78,7 +80,8 @@ func TestClientConfigs(t *testing.T) {
 }
 
 // The gateway dials a peer that has an endpoint in its configuration, by
-// address and by name, and follows it when it moves.
+// address and by name, and follows it when it moves, also over a restart. What
+// is configured anew while no agent runs is dialled by the next one.
 func TestEndpoint(t *testing.T) {
 	t.Parallel()
 	for name, endpoint := range map[string]string{"Address": "192.0.2.6:51000", "Name": "localhost:51000"} {
@@ -87,7 +90,7 @@ func TestEndpoint(t *testing.T) {
 			c := w.client(1)
 			c.peer.Endpoint = endpoint
 			c.peer.PersistentKeepalive = 1
-			w.startAgent(configWith(c.peer))
+			a := w.startAgent(configWith(c.peer))
 			if name == "Name" {
 				netns.WaitFor(t, limit, "the name to be resolved", func() error {
 					return want(w.gateway.Run("wg show wg0 endpoints"), ":51000")
@@ -110,13 +113,37 @@ func TestEndpoint(t *testing.T) {
 				t.Fatalf("the gateway did not follow: %s", out)
 			}
 			on := configWith(c.peer, testPeer(7, testKey("client", 7)))
-			(&agent{Process: &netns.Process{T: t, Done: make(chan struct{}), Out: &netns.Buffer{}}, host: w.gateway}).write(encode(t, on))
+			a.write(encode(t, on))
 			netns.WaitFor(t, limit, "the sync", func() error {
 				return want(w.gateway.Run("wg show wg0 peers"), on.Peers[1].PublicKey.String())
 			})
 			if out := w.gateway.Run("wg show wg0 endpoints"); !contains(out, ":51001") {
 				t.Errorf("a sync brought the configured endpoint back: %s", out)
 			}
+
+			a.Signal(syscall.SIGTERM)
+			a.Wait(limit)
+			a = w.runAgent()
+			a.waitReady(on)
+			if out := w.gateway.Run("wg show wg0 endpoints"); !contains(out, ":51001") {
+				t.Errorf("a restart brought the configured endpoint back: %s", out)
+			}
+
+			a.Signal(syscall.SIGTERM)
+			a.Wait(limit)
+			c.Run("wg set wgc0 listen-port 51002")
+			on.Peers[0].Endpoint = "192.0.2.6:51002"
+			w.gateway.Write("config/config.json", encode(t, on))
+			w.runAgent().waitReady(on)
+			if out := w.gateway.Run("wg show wg0 endpoints"); !contains(out, "192.0.2.6:51002") {
+				t.Errorf("what was configured while no agent ran is not dialled: %s", out)
+			}
+			netns.WaitFor(t, limit, "the answer to the call there", func() error {
+				if out := w.gateway.Run("wg show wg0 latest-handshakes"); contains(out, c.peer.PublicKey.String()+"\t0") {
+					return errors.New(out)
+				}
+				return nil
+			})
 		})
 	}
 }
