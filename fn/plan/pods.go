@@ -113,13 +113,13 @@ func NewPods(in PeerInputs) (*Pods, error) {
 }
 
 // BypassCIDRs are the networks that the pods of a WireguardPeer reach directly:
-// the cluster's own where its user names none. Nodes are not among them, since
-// through them leads more than the cluster.
+// the cluster's own where its user names none, without doubles. Nodes are not
+// among them, since through them leads more than the cluster.
 func BypassCIDRs(p *spec.WireguardPeer) []netip.Prefix {
 	if len(p.Pods.BypassCIDRs) > 0 {
 		return p.Pods.BypassCIDRs
 	}
-	return slices.Concat(p.Platform.PodCIDRs, p.Platform.ServiceCIDRs)
+	return spec.Distinct(p.Platform.PodCIDRs, p.Platform.ServiceCIDRs)
 }
 
 // podsEntry is what the gateway says of the class of pods, nil where it says

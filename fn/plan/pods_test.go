@@ -11,6 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/wireguardgateway/function-wireguard-gateway/fn/spec"
+	"github.com/wireguardgateway/function-wireguard-gateway/input/v1beta1"
 	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
 )
 
@@ -74,6 +76,41 @@ func TestPodClasses(t *testing.T) {
 			in.Status, in.ObservedConfig = statusOf(g), configOf(t, g)
 			if diff := cmp.Diff(string(configOf(t, g)), string(configOf(t, planned(t, in)))); diff != "" {
 				t.Errorf("%s: it is not settled: -first, +then:\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+// Each of the networks is a rule of every pod's, and a rule is there once.
+func TestBypassCIDRs(t *testing.T) {
+	cases := map[string]struct {
+		reason         string
+		own            []string
+		pods, services []string
+		want           []string
+	}{
+		"Cluster": {"the cluster's own are the default, without its nodes", nil, []string{"10.42.0.0/16"}, []string{"10.43.0.0/16"}, []string{"10.42.0.0/16", "10.43.0.0/16"}},
+		"Own":     {"the user's come in their place", []string{"192.0.2.0/24"}, []string{"10.42.0.0/16"}, nil, []string{"192.0.2.0/24"}},
+		"Same":    {"pods and Services may have one network", nil, []string{"10.0.0.0/8", "fd00::/64"}, []string{"10.0.0.0/8"}, []string{"10.0.0.0/8", "fd00::/64"}},
+		"Within":  {"a part of another is another", nil, []string{"10.0.0.0/8"}, []string{"10.43.0.0/16"}, []string{"10.0.0.0/8", "10.43.0.0/16"}},
+		"None":    {"nobody names any", nil, nil, nil, nil},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			platform, errs := spec.ParsePlatform(v1beta1.InputSpec{PodCIDRs: tc.pods, ServiceCIDRs: tc.services, NodeCIDRs: []string{"198.51.100.0/24"}})
+			if len(errs) > 0 {
+				t.Fatal(errs)
+			}
+			p := &spec.WireguardPeer{Pods: &spec.Pods{}, Platform: platform}
+			for _, s := range tc.own {
+				p.Pods.BypassCIDRs = append(p.Pods.BypassCIDRs, netip.MustParsePrefix(s))
+			}
+			var got []string
+			for _, n := range BypassCIDRs(p) {
+				got = append(got, n.String())
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("%s: -want, +got:\n%s", tc.reason, diff)
 			}
 		})
 	}

@@ -84,7 +84,7 @@ func notInProvider(r rune) bool {
 // outboundSubnets returns what the pod reaches beside the tunnel: the cluster's
 // networks and the user's.
 func (p *parser) outboundSubnets(path *field.Path, subnets []string, g *Gateway) []netip.Prefix {
-	out := g.Platform.ClusterCIDRs()
+	var out []netip.Prefix
 	for i, s := range subnets {
 		n, ok := p.cidr(path.Index(i), s)
 		if ok && n.Bits() == 0 {
@@ -95,12 +95,7 @@ func (p *parser) outboundSubnets(path *field.Path, subnets []string, g *Gateway)
 			out = append(out, n)
 		}
 	}
-	seen := map[netip.Prefix]bool{}
-	return slices.DeleteFunc(out, func(n netip.Prefix) bool {
-		double := seen[n]
-		seen[n] = true
-		return double
-	})
+	return Distinct(g.Platform.ClusterCIDRs(), out)
 }
 
 // gluetunServers refuses what would be two filters, or a broken one: gluetun

@@ -135,6 +135,8 @@ func ParseCIDR(s string) (netip.Prefix, string) {
 	return n, ""
 }
 
+// cidrs parses networks, and returns each of them once: a list that the schema
+// calls a set may have one in two spellings.
 func (p *parser) cidrs(path *field.Path, ss []string) []netip.Prefix {
 	var ns []netip.Prefix
 	for i, s := range ss {
@@ -142,7 +144,21 @@ func (p *parser) cidrs(path *field.Path, ss []string) []netip.Prefix {
 			ns = append(ns, n)
 		}
 	}
-	return ns
+	return Distinct(ns)
+}
+
+// Distinct returns the networks of all lists in their order, each of them once:
+// what they become, such as a routing rule, may be there once only.
+func Distinct(lists ...[]netip.Prefix) []netip.Prefix {
+	var out []netip.Prefix
+	seen := map[netip.Prefix]bool{}
+	for _, n := range slices.Concat(lists...) {
+		if !seen[n] {
+			seen[n] = true
+			out = append(out, n)
+		}
+	}
+	return out
 }
 
 func (p *parser) reserved(path *field.Path, s string) (Range, bool) {

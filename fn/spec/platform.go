@@ -29,12 +29,9 @@ type Platform struct {
 	TTL           time.Duration
 }
 
-// ClusterCIDRs are the networks of pods, Services and nodes.
+// ClusterCIDRs are the networks of pods, Services and nodes, without doubles.
 func (p Platform) ClusterCIDRs() []netip.Prefix {
-	ns := make([]netip.Prefix, 0, len(p.PodCIDRs)+len(p.ServiceCIDRs)+len(p.NodeCIDRs))
-	ns = append(ns, p.PodCIDRs...)
-	ns = append(ns, p.ServiceCIDRs...)
-	return append(ns, p.NodeCIDRs...)
+	return Distinct(p.PodCIDRs, p.ServiceCIDRs, p.NodeCIDRs)
 }
 
 // ParsePlatform reads the function's input.

@@ -47,6 +47,17 @@ podCIDRs: [10.42.0.0/16], serviceCIDRs: ["fd43::/112"], nodeCIDRs: [192.0.2.0/24
 				TTL:           30 * time.Second,
 			},
 		},
+		"Twice": {
+			"A network that is written in two ways is one.", `{podCIDRs: ["fd42::/56", 10.42.0.0/16, "fd42:0::/56"], serviceCIDRs: [10.43.0.0/16, 10.43.0.0/16]}`,
+			Platform{
+				Images:        v1beta1.Images{Agent: DefaultAgentImage, Gluetun: DefaultGluetunImage, Wstunnel: DefaultWstunnelImage},
+				PullPolicy:    "IfNotPresent",
+				ClusterDomain: "cluster.local",
+				PodCIDRs:      prefixes("fd42::/56", "10.42.0.0/16"),
+				ServiceCIDRs:  prefixes("10.43.0.0/16"),
+				TTL:           time.Minute,
+			},
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -58,6 +69,18 @@ podCIDRs: [10.42.0.0/16], serviceCIDRs: ["fd43::/112"], nodeCIDRs: [192.0.2.0/24
 				t.Errorf("%s\n-want, +got:\n%s", tc.reason, diff)
 			}
 		})
+	}
+}
+
+// Where pods, Services and nodes have one network, it is one of the cluster's.
+func TestClusterCIDRs(t *testing.T) {
+	p, errs := ParsePlatform(*fromYAML[v1beta1.InputSpec](t, `{podCIDRs: [10.0.0.0/8], serviceCIDRs: [10.0.0.0/8, 10.43.0.0/16], nodeCIDRs: [192.0.2.0/24, 10.0.0.0/8]}`))
+	if len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	want := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("10.43.0.0/16"), netip.MustParsePrefix("192.0.2.0/24")}
+	if diff := cmp.Diff(want, p.ClusterCIDRs(), netTypes); diff != "" {
+		t.Errorf("-want, +got:\n%s", diff)
 	}
 }
 

@@ -33,9 +33,9 @@ func (p *parser) pods(path *field.Path, in *v1alpha1.Pods, platform Platform) *P
 		Resources:      p.resources(path.Child("resources"), in.Resources),
 		NetworkPolicy:  v1alpha1.DefaultPodsNetworkPolicy,
 	}
-	for i, n := range out.BypassCIDRs {
-		if n.Bits() == 0 {
-			p.refuse(path.Child("bypassCIDRs").Index(i), n.String(), "is everything, which would leave nothing for the tunnel: name the networks of the cluster")
+	for i, s := range in.BypassCIDRs {
+		if n, message := ParseCIDR(s); message == "" && n.Bits() == 0 {
+			p.refuse(path.Child("bypassCIDRs").Index(i), s, "is everything, which would leave nothing for the tunnel: name the networks of the cluster")
 		}
 	}
 	p.oneOf(path.Child("implementation"), out.Implementation, wireguard.ImplementationAuto, wireguard.ImplementationKernel, wireguard.ImplementationUserspace)

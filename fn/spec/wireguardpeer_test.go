@@ -47,10 +47,10 @@ func TestParsePeer(t *testing.T) {
 			want:   WireguardPeer{GatewayName: "home", GatewayNamespace: "apps"},
 		},
 		"Pods": {
-			reason: "what pods say is read, and Auto decided by the platform",
-			spec:   `{gatewayRef: {name: home}, pods: {bypassCIDRs: [10.42.0.0/16], resources: {limits: {memory: 32Mi}}, allowEgress: [{ports: [{port: 53}]}]}}`,
+			reason: "what pods say is read, a network in two spellings once, and Auto decided by the platform",
+			spec:   `{gatewayRef: {name: home}, pods: {bypassCIDRs: ["fd00::/64", "fd00:0::/64"], resources: {limits: {memory: 32Mi}}, allowEgress: [{ports: [{port: 53}]}]}}`,
 			want: WireguardPeer{GatewayName: "home", GatewayNamespace: "apps", Pods: &Pods{
-				BypassCIDRs: []netip.Prefix{netip.MustParsePrefix("10.42.0.0/16")}, Implementation: "Auto", NetworkPolicy: "Kubernetes",
+				BypassCIDRs: []netip.Prefix{netip.MustParsePrefix("fd00::/64")}, Implementation: "Auto", NetworkPolicy: "Kubernetes",
 			}},
 		},
 	}
@@ -91,6 +91,7 @@ func TestParsePeerRefused(t *testing.T) {
 		"PodsImage":        {"a broken image would stop every pod", "media", `{gatewayRef: {name: home}, pods: {image: "a b"}}`, "spec.pods.image", "a b"},
 		"PodsBypass":       {"host bits are a mistake", "media", `{gatewayRef: {name: home}, pods: {bypassCIDRs: [10.42.0.1/16]}}`, "spec.pods.bypassCIDRs[0]", "10.42.0.0/16"},
 		"PodsBypassAll":    {"nothing would be left for the tunnel", "media", `{gatewayRef: {name: home}, pods: {bypassCIDRs: ["::/0"]}}`, "spec.pods.bypassCIDRs[0]", "name the networks of the cluster"},
+		"PodsBypassLast":   {"the item is named as the user counts", "media", `{gatewayRef: {name: home}, pods: {bypassCIDRs: [10.42.0.0/16, 10.42.0.0/16, 0.0.0.0/0]}}`, "spec.pods.bypassCIDRs[2]", "name the networks of the cluster"},
 		"PodsClaims":       {"a claim is a pod's own", "media", `{gatewayRef: {name: home}, pods: {resources: {claims: [{name: gpu}]}}}`, "spec.pods.resources.claims", "leave them out"},
 		"PodsNoResource":   {"Kubernetes knows no such resource", "media", `{gatewayRef: {name: home}, pods: {resources: {requests: {gpu: 1}}}}`, "spec.pods.resources.requests[gpu]", "example.com/tun"},
 		"PodsQuota":        {"this is a resource of quotas", "media", `{gatewayRef: {name: home}, pods: {resources: {limits: {requests.example.com/tun: 1}}}}`, "spec.pods.resources.limits[requests.example.com/tun]", "no resource of a container"},
