@@ -74,6 +74,27 @@ func TestParseEnrolment(t *testing.T) {
 	}
 }
 
+// An enrolment may have a network twice: functions did not look, and one may be
+// written with host bits.
+func TestParseEnrolmentBypassTwice(t *testing.T) {
+	e := good()
+	for _, s := range []string{"fd00::/64", "10.43.0.0/16", "10.43.1.0/24", "fd00::/64"} {
+		e.BypassCIDRs = append(e.BypassCIDRs, netip.MustParsePrefix(s))
+	}
+	b, err := e.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := parseEnrolment(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []netip.Prefix{netip.MustParsePrefix("10.43.0.0/16"), netip.MustParsePrefix("fd00::/64"), netip.MustParsePrefix("10.43.1.0/24")}
+	if diff := cmp.Diff(want, got.BypassCIDRs, cmpopts.EquateComparable(netip.Prefix{})); diff != "" {
+		t.Errorf("-want, +got:\n%s", diff)
+	}
+}
+
 func TestParseEnrolmentVersions(t *testing.T) {
 	b, err := good().Encode()
 	if err != nil {

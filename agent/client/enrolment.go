@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
+	"slices"
 	"strconv"
 	"time"
 
@@ -68,6 +70,8 @@ func (e *enrolment) check() error {
 	default:
 		return fmt.Errorf("implementation %q is not known", e.Implementation)
 	}
+	// Functions before this one did not look for doubles.
+	var bypass []netip.Prefix
 	for i, p := range e.BypassCIDRs {
 		switch {
 		case !p.IsValid():
@@ -76,7 +80,10 @@ func (e *enrolment) check() error {
 			// With it nothing would be left to the tunnel.
 			return fmt.Errorf("bypassCIDRs has %s, which is everything", p)
 		}
-		e.BypassCIDRs[i] = p.Masked()
+		if p = p.Masked(); !slices.Contains(bypass, p) {
+			bypass = append(bypass, p)
+		}
 	}
+	e.BypassCIDRs = bypass
 	return nil
 }

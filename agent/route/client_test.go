@@ -20,7 +20,7 @@ func addresses4and6(ss ...string) []netip.Addr {
 func TestClientRules(t *testing.T) {
 	inNamespace(t)
 	before4, before6 := words(ip(t, "-4 rule")), words(ip(t, "-6 rule"))
-	dual := ClientRules(addresses4and6("10.244.1.5", "2001:db8::5"), prefixes("10.96.0.0/16", "fd96::/64"))
+	dual := ClientRules(addresses4and6("10.244.1.5", "2001:db8::5"), prefixes("10.96.0.0/16", "fd96::/64", "10.96.0.0/16", "fd96::/64"))
 	// As the kernel has them, and the second time there is nothing to do.
 	for range 2 {
 		must(t, EnsureRules(dual))

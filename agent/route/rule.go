@@ -63,7 +63,8 @@ func TunnelRules(device string, inside, cluster []netip.Prefix) []Rule {
 }
 
 // EnsureRules makes our rules exactly these. They stay when the device goes
-// away: a device of the same name gets them again.
+// away: a device of the same name gets them again. A rule that is wanted twice is
+// one: the kernel refuses the second.
 func EnsureRules(want []Rule) error {
 	for _, family := range both {
 		all, err := netlink.RuleList(family)
@@ -73,7 +74,12 @@ func EnsureRules(want []Rule) error {
 		if err != nil {
 			return fmt.Errorf("cannot list rules: %w", err)
 		}
-		missing := slices.DeleteFunc(slices.Clone(want), func(r Rule) bool { return r.family() != family })
+		seen := map[Rule]bool{}
+		missing := slices.DeleteFunc(slices.Clone(want), func(r Rule) bool {
+			double := seen[r]
+			seen[r] = true
+			return double || r.family() != family
+		})
 		var stale []netlink.Rule
 		for _, k := range all {
 			if k.Protocol != protocol {

@@ -27,7 +27,7 @@ func TestEnrolmentChanges(t *testing.T) {
 	// Networks that the pod reaches directly, and no longer.
 	w.expectSvc("through the tunnel", gateway4, gateway6)
 	e := enrolment()
-	e.BypassCIDRs = prefixes(svc4+"/32", "2001:db8:6::/64")
+	e.BypassCIDRs = prefixes(svc4+"/32", "2001:db8:6::/64", svc4+"/32")
 	w.enrol(e)
 	w.expectSvc("directly", app4, app6)
 	w.expectNoLeak("more networks", direct)
