@@ -43,6 +43,17 @@ func TestIntervals(t *testing.T) {
 	}
 }
 
+// A set refuses intervals that overlap, so that a network which is there twice
+// has to be one.
+func TestIntervalsTwice(t *testing.T) {
+	for _, s := range []string{"10.0.0.0/8", "255.0.0.0/8", "10.8.0.2/32"} {
+		n := network{netip.MustParsePrefix(s), "a"}
+		if got := intervals([]network{n, n}); len(got) != 1 || got[0] != (interval{n.prefix.Addr(), lastOf(n.prefix), "a"}) {
+			t.Errorf("%s: got %v", s, got)
+		}
+	}
+}
+
 func FuzzIntervals(f *testing.F) {
 	f.Add([]byte{10, 0, 0, 0, 8, 10, 1, 0, 0, 16, 10, 1, 0, 7, 32})
 	f.Fuzz(func(t *testing.T, b []byte) {
