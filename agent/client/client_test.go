@@ -1,21 +1,45 @@
 package client
 
 import (
+	"context"
 	"encoding/json"
+	"log/slog"
 	"net"
 	"net/netip"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/vishvananda/netns"
 	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
 
+	"github.com/wireguardgateway/function-wireguard-gateway/agent/device"
+	"github.com/wireguardgateway/function-wireguard-gateway/agent/source"
 	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
 )
+
+// inNamespace runs the test in a network namespace of its own, which is gone
+// when the test is over.
+func inNamespace(t *testing.T) {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("needs root, for a network namespace of its own")
+	}
+	// The thread is never unlocked, so that it ends with the test and no other
+	// goroutine finds itself in the namespace.
+	runtime.LockOSThread()
+	ns, err := netns.New()
+	if err != nil {
+		t.Skipf("needs a network namespace of its own: %v", err)
+	}
+	t.Cleanup(func() { _ = ns.Close() })
+}
 
 func good() wireguard.Enrolment {
 	seed := wireguard.Seed{1}
@@ -178,6 +202,47 @@ func TestNameservers(t *testing.T) {
 	want := []netip.Addr{netip.MustParseAddr("10.96.0.10"), netip.MustParseAddr("fd00::a"), netip.MustParseAddr("fe80::1")}
 	if diff := cmp.Diff(want, got, cmpopts.EquateComparable(netip.Addr{})); diff != "" {
 		t.Errorf("-want, +got:\n%s", diff)
+	}
+}
+
+// A sync that fails is tried again ever later, and not whenever the tunnel is
+// looked at.
+func TestFailingSync(t *testing.T) {
+	inNamespace(t)
+	if out, err := exec.Command("ip", "link", "add", wireguard.ClientDevice, "type", "veth", "peer", "name", "other").CombinedOutput(); err != nil {
+		t.Skipf("needs ip, of package iproute2: %v: %s", err, out)
+	}
+	log := slog.New(slog.DiscardHandler)
+	d, err := device.Open(wireguard.ClientDevice, "", log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	c := &client{
+		log: log, health: newHealth(), enrolment: &enrolment{Enrolment: good()}, device: d,
+		pod: pod{uid: "1", addresses: []netip.Addr{netip.MustParseAddr("10.244.1.5")}},
+	}
+	defer c.firewall.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	if err := c.run(ctx, nil, nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(c.failure, "belongs to somebody else") {
+		t.Fatalf("it fails for another reason: %q", c.failure)
+	}
+	if n := c.retry.failures; n < 2 || n > 8 {
+		t.Errorf("it has failed %d times in 2 seconds, want 2 to 8", n)
+	}
+	// What failed was the enrolment before.
+	e := good()
+	e.MTU--
+	b, err := e.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !c.take(source.Update{Data: b}) || c.retry.failures != 0 {
+		t.Errorf("a new enrolment has failed %d times before its first try", c.retry.failures)
 	}
 }
 

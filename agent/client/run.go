@@ -22,6 +22,7 @@ import (
 const (
 	// The device is looked at every slowTick. While the tunnel is not up it is
 	// so often that an answer is seen in a looks'th of the time that it may take.
+	// A sync that has failed is tried again then too, once it has rested.
 	slowTick = time.Second
 	looks    = 5
 
@@ -60,6 +61,7 @@ type client struct {
 	enrolment *enrolment // in force, nil before the first good one
 	rejected  string     // why a newer one is not
 	failure   string     // of the last sync
+	retry     backoff    // of syncs, while they fail
 	applied   string     // hash of the enrolment that was applied last
 
 	addresses  []netip.Addr // of the gateway's name
@@ -127,7 +129,7 @@ func (c *client) run(ctx context.Context, updates <-chan source.Update, network,
 			if c.tunnel.up {
 				tick.Reset(slowTick)
 			} else {
-				tick.Reset(pause(c.tunnel.attempts) / looks)
+				tick.Reset(pause(max(c.tunnel.attempts, c.retry.failures)) / looks)
 			}
 		}
 		c.hear()
@@ -150,7 +152,7 @@ func (c *client) take(u source.Update) bool {
 			if c.enrolment != nil && (c.enrolment.Endpoint != e.Endpoint || c.enrolment.ClassKey != e.ClassKey) {
 				c.outdated = true
 			}
-			c.enrolment, c.rejected = e, ""
+			c.enrolment, c.rejected, c.retry = e, "", backoff{}
 			c.log.Info("read enrolment", "from", u.Origin, "hash", e.hash, "gateway", e.Gateway, "endpoint", e.Endpoint)
 			return true
 		}
@@ -202,6 +204,7 @@ func (c *client) bypass() []netip.Prefix {
 func (c *client) sync() {
 	err := c.apply()
 	if err != nil {
+		c.retry.failed(time.Now())
 		if c.failure != err.Error() {
 			c.failure = err.Error()
 			c.log.Error("cannot bring up the tunnel", "error", err)
@@ -212,7 +215,7 @@ func (c *client) sync() {
 		c.applied = c.enrolment.hash
 		c.log.Info("applied enrolment", "hash", c.applied)
 	}
-	c.failure = ""
+	c.failure, c.retry = "", backoff{}
 }
 
 // apply is one sync from top to bottom. The lockdown comes first, and the
@@ -299,12 +302,12 @@ func (c *client) watch(ctx context.Context, resolved chan<- resolution) {
 	if c.enrolment == nil {
 		return
 	}
-	if c.failure != "" {
+	if c.failure != "" && c.retry.due(now) {
 		c.sync()
-		if c.failure != "" {
-			c.blind = time.Time{}
-			return
-		}
+	}
+	if c.failure != "" {
+		c.blind = time.Time{}
+		return
 	}
 	if !c.tunnel.up || c.outdated {
 		c.lookUp(ctx, now, resolved)

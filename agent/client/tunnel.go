@@ -80,7 +80,24 @@ func (t *tunnel) renewalDue(now time.Time) bool {
 	return now.Sub(t.made) >= pause(t.attempts)
 }
 
-// pause is how long a peer may take to answer, after so many attempts.
+// backoff says when what has failed is tried again. The zero value is at once.
+type backoff struct {
+	failures int // in a row
+	next     time.Time
+}
+
+// failed notes that it has failed once more.
+func (b *backoff) failed(now time.Time) {
+	b.failures++
+	b.next = now.Add(pause(b.failures))
+}
+
+func (b *backoff) due(now time.Time) bool {
+	return !now.Before(b.next)
+}
+
+// pause is how long a peer may take to answer, after so many attempts, and how
+// long a sync rests that has failed so often.
 func pause(attempts int) time.Duration {
 	p := float64(firstPause) * math.Pow(pauseFactor, float64(max(0, attempts-1)))
 	return time.Duration(min(p, float64(maxPause)))

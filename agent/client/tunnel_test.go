@@ -5,6 +5,22 @@ import (
 	"time"
 )
 
+func TestBackoff(t *testing.T) {
+	now := time.Unix(1e9, 0)
+	b := backoff{}
+	if !b.due(now) {
+		t.Error("the first try is at once")
+	}
+	for last := time.Duration(0); last < maxPause; {
+		b.failed(now)
+		wait := pause(b.failures)
+		if wait <= last || wait > maxPause || b.due(now.Add(wait-1)) || !b.due(now.Add(wait)) {
+			t.Fatalf("after %d failures it is tried again after %s, and before after %s", b.failures, wait, last)
+		}
+		last = wait
+	}
+}
+
 func TestTunnelLook(t *testing.T) {
 	type step struct {
 		after        time.Duration // since the step before

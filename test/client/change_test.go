@@ -392,6 +392,31 @@ func want(s, part string) error {
 	return nil
 }
 
+// What stands in the sidecar's way keeps the pod closed, and when it is gone the
+// pod does not have to wait.
+func TestInTheWay(t *testing.T) {
+	w := newWorld(t)
+	w.serveGateway(w.gateway)
+	w.admit(w.gateway)
+	w.enrol(enrolment())
+	w.app.Run("ip link add wgc0 type veth peer name other")
+	s := w.startSidecar()
+	s.waitReason("belongs to somebody else")
+	at := time.Now()
+	w.expectClosed("in the way")
+	since(at, 4*time.Second)
+	w.app.Run("ip link del wgc0")
+	at = time.Now()
+	s.waitReady()
+	took := time.Since(at)
+	t.Logf("ready after %s", took.Round(time.Millisecond))
+	if took > 2*time.Second {
+		t.Errorf("it took %s", took)
+	}
+	w.expectSeen("out of the way", seenGateway4, gateway6)
+	w.expectNoLeak("in the way")
+}
+
 // A device that no longer answers is made anew by another process, which the
 // kubelet starts.
 func TestBlind(t *testing.T) {
