@@ -128,8 +128,9 @@ func podRoutes() ([]netlink.Route, error) {
 	return out, nil
 }
 
-// cannotRoute tells that the kernel has IPv6 switched off, for good or by the
-// sysctl. Nothing is sent to the address then.
+// cannotRoute tells that the kernel has IPv6 switched off: for good, by the sysctl
+// (EACCES), or because the device's MTU is below the least that IPv6 runs on
+// (ENODEV). Nothing is sent to the address then.
 func cannotRoute(a netip.Addr, err error) bool {
-	return a.Is6() && (noFamily(err) || errors.Is(err, unix.EACCES))
+	return a.Is6() && (noFamily(err) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.ENODEV))
 }

@@ -73,14 +73,30 @@ func TestPodRoutes(t *testing.T) {
 	check("removed")
 }
 
+// A pod has IPv6 where the device has none. It gets its IPv4 all the same.
 func TestPodRoutesWithoutIPv6(t *testing.T) {
-	inNamespace(t)
-	ip(t, "link add wg0 type veth peer name other", "link set wg0 up", "link set other up")
-	must(t, EnsureRules(PodRules(0xca6c)))
-	command(t, "sysctl", "-qw", "net.ipv6.conf.wg0.disable_ipv6=1")
-	must(t, EnsurePodRoutes("wg0", addrs("10.244.1.5", "2001:db8::5")))
-	if diff := cmp.Diff([]string{"10.244.1.5 dev wg0 x scope link"}, podTableOf(t)); diff != "" {
-		t.Errorf("-want, +got:\n%s", diff)
+	cases := map[string]struct{ reason, off, on string }{
+		"Sysctl":   {"somebody has switched it off", "sysctl -qw net.ipv6.conf.wg0.disable_ipv6=1", "sysctl -qw net.ipv6.conf.wg0.disable_ipv6=0"},
+		"SmallMTU": {"below 1280 the kernel takes it off a device", "ip link set wg0 mtu 1200", "ip link set wg0 mtu 1280"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			inNamespace(t)
+			ip(t, "link add wg0 type veth peer name other", "link set wg0 up", "link set other up")
+			must(t, EnsureRules(PodRules(0xca6c)))
+			command(t, strings.Fields(tc.off)...)
+			must(t, EnsurePodRoutes("wg0", addrs("10.244.1.5", "2001:db8::5")))
+			if diff := cmp.Diff([]string{"10.244.1.5 dev wg0 x scope link"}, podTableOf(t)); diff != "" {
+				t.Errorf("%s: -want, +got:\n%s", tc.reason, diff)
+			}
+			must(t, Block(addrs("2001:db8::5")))
+			must(t, EnsurePodRoutes("wg0", addrs("10.244.1.5", "2001:db8::5")))
+			command(t, strings.Fields(tc.on)...)
+			must(t, EnsurePodRoutes("wg0", addrs("10.244.1.5", "2001:db8::5")))
+			if diff := cmp.Diff([]string{"10.244.1.5 dev wg0 x scope link", "2001:db8::5 dev wg0 x"}, podTableOf(t)); diff != "" {
+				t.Errorf("%s, and on again: -want, +got:\n%s", tc.reason, diff)
+			}
+		})
 	}
 }
 

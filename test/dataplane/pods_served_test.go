@@ -181,7 +181,7 @@ func TestPodsIPv4Pool(t *testing.T) {
 	one := w.pod(1)
 	on := podConfig()
 	on.Addresses = on.Addresses[:1]
-	w.startPodAgent(on)
+	a := w.startPodAgent(on)
 	api.put(one)
 	w.serves(t, 0, one)
 	callers, inClear := w.callers(), w.podsInClear()
@@ -198,6 +198,14 @@ func TestPodsIPv4Pool(t *testing.T) {
 		}
 	}
 	one.expect(t, "IPv6 is off", four)
+	// Below 1280 the device itself has no IPv6.
+	w.gateway.Sysctl("net.ipv6.conf.all.forwarding=1")
+	small := on
+	small.MTU = 1200
+	a.apply(small)
+	one.expect(t, "the MTU is too small for IPv6", four)
+	a.apply(on)
+	one.expect(t, "the MTU is large enough again", everything(true))
 	if n := inClear(); n != 0 {
 		t.Errorf("%d packets of the pod left in the clear", n)
 	}
