@@ -1,10 +1,17 @@
 package agent
 
 import (
+	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/wireguardgateway/function-wireguard-gateway/agent/config"
 	"github.com/wireguardgateway/function-wireguard-gateway/agent/device"
+	"github.com/wireguardgateway/function-wireguard-gateway/agent/route"
+	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
 )
 
 // A sync follows a burst of the network's events, and another one has to rest,
@@ -70,4 +77,51 @@ func TestObservedUnknown(t *testing.T) {
 			t.Errorf("a device that is as it was left needs no sync, got one after %s", g.next.retry.Sub(now))
 		}
 	})
+}
+
+// One peer's route costs nobody else anything, nor the peer its other routes.
+func TestWithoutOwn(t *testing.T) {
+	own := []route.Network{{Prefix: netip.MustParsePrefix("10.244.0.10/24")}, {Prefix: netip.MustParsePrefix("fd00::10/64")}}
+	cases := map[string]struct {
+		reason string
+		routes []string
+		want   []string // that are left
+		notes  int
+	}{
+		"Apart":    {"nothing of the pod's is in it", []string{"192.168.50.0/24", "fd50::/64"}, []string{"192.168.50.0/24", "fd50::/64"}, 0},
+		"Same":     {"it is the pod's", []string{"192.168.50.0/24", "10.244.0.0/24"}, []string{"192.168.50.0/24"}, 1},
+		"Wider":    {"the pod's is a part of it", []string{"10.0.0.0/8", "192.168.50.0/24"}, []string{"192.168.50.0/24"}, 1},
+		"Narrower": {"it is a part of the pod's", []string{"10.244.0.77/32", "fd00::/96"}, nil, 2},
+		"None":     {"most peers have none", nil, nil, 0},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			site := wireguard.Peer{Namespace: "vpn", Name: "site"}
+			for _, r := range tc.routes {
+				site.Routes = append(site.Routes, netip.MustParsePrefix(r))
+			}
+			before := []wireguard.Peer{site, {Namespace: "vpn", Name: "phone"}}
+			c := &config.Config{GatewayConfig: wireguard.GatewayConfig{Peers: before}}
+			notes := withoutOwn(c, own)
+			var got []string
+			for _, r := range c.Peers[0].Routes {
+				got = append(got, r.String())
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("%s: -want, +got:\n%s", tc.reason, diff)
+			}
+			if len(notes) != tc.notes {
+				t.Errorf("%s: want %d notes, got %q", tc.reason, tc.notes, notes)
+			}
+			for _, n := range notes {
+				if !strings.Contains(n, "of peer vpn/site is left out: the pod has ") {
+					t.Errorf("%s: got %q", tc.reason, n)
+				}
+			}
+			// It is the configuration's again where the pod no longer has it.
+			if len(before[0].Routes) != len(tc.routes) {
+				t.Errorf("%s: the configuration itself has lost a route", tc.reason)
+			}
+		})
+	}
 }

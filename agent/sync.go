@@ -2,7 +2,10 @@ package agent
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -77,6 +80,8 @@ func (g *gateway) sync(ctx context.Context, cause string) {
 // else changes, so that no other pod gets what is meant for this one.
 func (g *gateway) apply(c *config.Config) (device.Changes, []string, error) {
 	uplink, uplinkErr := route.FindUplink(wireguard.Device)
+	own, ownErr := route.Networks(wireguard.Device)
+	notes := withoutOwn(c, own)
 	left := g.join(c, uplink.Addresses)
 	if err := route.Block(left); err != nil {
 		return device.Changes{}, nil, err
@@ -88,8 +93,8 @@ func (g *gateway) apply(c *config.Config) (device.Changes, []string, error) {
 	if err := route.Forget(left); err != nil {
 		return device.Changes{}, nil, err
 	}
-	if uplinkErr != nil {
-		return device.Changes{}, nil, uplinkErr
+	if err := errors.Join(uplinkErr, ownErr); err != nil {
+		return device.Changes{}, nil, err
 	}
 	g.keepPods()
 	wrote, err := g.firewall.Ensure(firewall.Render(c, firewall.Network{IPv4: uplink.IPv4, IPv6: uplink.IPv6, Addresses: uplink.Addresses}))
@@ -116,13 +121,51 @@ func (g *gateway) apply(c *config.Config) (device.Changes, []string, error) {
 	if err := g.device.Up(); err != nil {
 		return changes, nil, err
 	}
-	if err := route.EnsureRoutes(wireguard.Device, routes(c)); err != nil {
+	unrouted, err := route.EnsureRoutes(wireguard.Device, routes(c))
+	if err != nil {
 		return changes, nil, err
 	}
+	notes = slices.Concat(notes, notRouted(c, unrouted), limits(c, uplink))
 	if err := ensurePodRoutes(c); err != nil {
 		return changes, nil, err
 	}
-	return changes, limits(c, uplink), g.ensureForwarding(c, uplink)
+	return changes, notes, g.ensureForwarding(c, uplink)
+}
+
+// withoutOwn takes from peers the routes that overlap with networks that the pod
+// has by itself, and says so. The firewall would take the pod for a peer who is
+// outside of the tunnel, and nobody would be served.
+func withoutOwn(c *config.Config, own []route.Network) []string {
+	var notes []string
+	c.Peers = slices.Clone(c.Peers)
+	for i := range c.Peers {
+		p := &c.Peers[i]
+		p.Routes = slices.DeleteFunc(slices.Clone(p.Routes), func(r netip.Prefix) bool {
+			j := slices.IndexFunc(own, func(n route.Network) bool { return n.Overlaps(r) })
+			if j >= 0 {
+				notes = append(notes, leftOut(r, *p, fmt.Sprintf("the pod has %s on %s", own[j].Prefix, own[j].Device())))
+			}
+			return j >= 0
+		})
+	}
+	return notes
+}
+
+// notRouted says whose networks could not be routed.
+func notRouted(c *config.Config, unrouted []route.Unrouted) []string {
+	var notes []string
+	for _, u := range unrouted {
+		for _, p := range c.Peers {
+			if slices.Contains(p.AllowedIPs(), u.Network) {
+				notes = append(notes, leftOut(u.Network, p, u.Reason))
+			}
+		}
+	}
+	return notes
+}
+
+func leftOut(n netip.Prefix, p wireguard.Peer, reason string) string {
+	return fmt.Sprintf("route %s of peer %s is left out: %s", n, config.PeerName(p), reason)
 }
 
 // ensureRules keeps peers in gluetun's tunnel, and cleans up after a gluetun

@@ -1,7 +1,9 @@
 package route
 
 import (
+	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"slices"
 
@@ -9,13 +11,61 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// EnsureRoutes routes exactly these networks into the device, besides those of
-// its addresses. A route that somebody else has to the same network is an
-// error: it is not ours to replace.
-func EnsureRoutes(device string, want []netip.Prefix) error {
+// Network is an address that the pod has by itself, with the prefix length of
+// the network around it.
+type Network struct {
+	netip.Prefix
+	index int // of its interface
+}
+
+// Device returns the name of the interface that the network is on.
+func (n Network) Device() string {
+	link, err := netlink.LinkByIndex(n.index)
+	if err != nil {
+		return "an interface that is gone"
+	}
+	return link.Attrs().Name
+}
+
+// Networks returns those of all interfaces, the other ends of point-to-point
+// links too. The device given is ours and has none of the pod's own.
+func Networks(except string) ([]Network, error) {
+	ours, err := findLink(except)
+	if err != nil {
+		return nil, err
+	}
+	all, err := netlink.AddrList(nil, netlink.FAMILY_ALL)
+	if err != nil {
+		return nil, fmt.Errorf("cannot list addresses: %w", err)
+	}
+	var out []Network
+	for _, a := range all {
+		if ours != nil && a.LinkIndex == ours.Attrs().Index {
+			continue
+		}
+		for _, n := range []*net.IPNet{a.IPNet, a.Peer} {
+			if p := prefixOf(n); p.IsValid() {
+				out = append(out, Network{p, a.LinkIndex})
+			}
+		}
+	}
+	return out, nil
+}
+
+// Unrouted is a network that could not be routed into the device, and why.
+type Unrouted struct {
+	Network netip.Prefix
+	Reason  string
+}
+
+// EnsureRoutes routes these networks into the device, besides those of its
+// addresses, and no others. It returns those that it cannot route, which keep no
+// other from its route: a route that somebody else has to the same network is
+// not ours to replace, and a device may have no IPv6.
+func EnsureRoutes(device string, want []netip.Prefix) ([]Unrouted, error) {
 	link, err := netlink.LinkByName(device)
 	if err != nil {
-		return fmt.Errorf("cannot find %s: %w", device, err)
+		return nil, fmt.Errorf("cannot find %s: %w", device, err)
 	}
 	var have []netip.Prefix
 	for _, family := range both {
@@ -25,17 +75,18 @@ func EnsureRoutes(device string, want []netip.Prefix) error {
 			continue
 		}
 		if err != nil {
-			return fmt.Errorf("cannot list routes: %w", err)
+			return nil, fmt.Errorf("cannot list routes: %w", err)
 		}
 		for _, r := range routes {
 			p := prefixOf(r.Dst)
 			if slices.Contains(want, p) {
 				have = append(have, p)
 			} else if err := netlink.RouteDel(&r); err != nil {
-				return fmt.Errorf("cannot delete route to %s: %w", p, err)
+				return nil, fmt.Errorf("cannot delete route to %s: %w", p, err)
 			}
 		}
 	}
+	var unrouted []Unrouted
 	for _, p := range want {
 		if slices.Contains(have, p) {
 			continue
@@ -44,9 +95,15 @@ func EnsureRoutes(device string, want []netip.Prefix) error {
 			LinkIndex: link.Attrs().Index, Dst: ipNet(p), Scope: netlink.SCOPE_LINK,
 			Table: unix.RT_TABLE_MAIN, Protocol: protocol, Family: familyOf(p),
 		}
-		if err := netlink.RouteAdd(r); err != nil {
-			return fmt.Errorf("cannot route %s to %s: %w", p, device, err)
+		switch err := netlink.RouteAdd(r); {
+		case err == nil:
+		case errors.Is(err, unix.EEXIST):
+			unrouted = append(unrouted, Unrouted{p, "the pod has another route to it"})
+		case cannotRoute(p.Addr(), err):
+			unrouted = append(unrouted, Unrouted{p, device + " has no IPv6"})
+		default:
+			return nil, fmt.Errorf("cannot route %s to %s: %w", p, device, err)
 		}
 	}
-	return nil
+	return unrouted, nil
 }

@@ -5,11 +5,13 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/vishvananda/netns"
 )
 
@@ -186,23 +188,65 @@ func TestEnsureRoutes(t *testing.T) {
 		out := words(ip(t, "route show proto 86"))
 		return append(out, words(ip(t, "-6 route show proto 86"))...)
 	}
-	must(t, EnsureRoutes("wg0", prefixes("192.168.50.0/24", "fd50::/64")))
+	ensure := func(want []Unrouted, networks ...string) {
+		t.Helper()
+		got, err := EnsureRoutes("wg0", prefixes(networks...))
+		must(t, err)
+		if diff := cmp.Diff(want, got, cmpopts.EquateComparable(netip.Prefix{})); diff != "" {
+			t.Errorf("unrouted: -want, +got:\n%s", diff)
+		}
+	}
+	ensure(nil, "192.168.50.0/24", "fd50::/64")
 	if diff := cmp.Diff([]string{"192.168.50.0/24 dev wg0 scope link", "fd50::/64 dev wg0 metric 1024 pref medium"}, ours()); diff != "" {
 		t.Errorf("-want, +got:\n%s", diff)
 	}
-	must(t, EnsureRoutes("wg0", prefixes("192.168.50.0/24", "192.168.51.0/24")))
+	ensure(nil, "192.168.50.0/24", "192.168.51.0/24")
 	if diff := cmp.Diff([]string{"192.168.50.0/24 dev wg0 scope link", "192.168.51.0/24 dev wg0 scope link"}, ours()); diff != "" {
 		t.Errorf("-want, +got:\n%s", diff)
 	}
-	if err := EnsureRoutes("wg0", prefixes("172.17.0.0/24")); err == nil {
-		t.Error("a route of somebody else was replaced")
+	// What somebody else has stays, and the others get theirs.
+	ensure([]Unrouted{{netip.MustParsePrefix("172.17.0.0/24"), "the pod has another route to it"}}, "172.17.0.0/24", "192.168.52.0/24")
+	if diff := cmp.Diff([]string{"192.168.52.0/24 dev wg0 scope link"}, ours()); diff != "" {
+		t.Errorf("-want, +got:\n%s", diff)
 	}
-	must(t, EnsureRoutes("wg0", nil))
+	// So it is where the device has no IPv6.
+	ip(t, "link set wg0 mtu 1200")
+	ensure([]Unrouted{{netip.MustParsePrefix("fd50::/64"), "wg0 has no IPv6"}}, "fd50::/64", "192.168.53.0/24")
+	if diff := cmp.Diff([]string{"192.168.53.0/24 dev wg0 scope link"}, ours()); diff != "" {
+		t.Errorf("-want, +got:\n%s", diff)
+	}
+	ensure(nil)
 	if got := ours(); len(got) > 0 {
 		t.Errorf("routes are left: %v", got)
 	}
 	if diff := cmp.Diff(before, theirs()); diff != "" {
 		t.Errorf("routes of others changed:\n%s", diff)
+	}
+}
+
+func TestNetworks(t *testing.T) {
+	inNamespace(t)
+	list := func() []string {
+		t.Helper()
+		all, err := Networks("wg0")
+		must(t, err)
+		var out []string
+		for _, n := range all {
+			out = append(out, n.Prefix.String()+" "+n.Device())
+		}
+		slices.Sort(out)
+		return out
+	}
+	lo := []string{"127.0.0.1/8 lo", "::1/128 lo"}
+	if diff := cmp.Diff(lo, list()); diff != "" {
+		t.Errorf("without our device: -want, +got:\n%s", diff)
+	}
+	ip(t, "link add wg0 type veth peer name peer0", "addr add 10.8.0.1/24 dev wg0", "addr add fd00:8::1/64 dev wg0 nodad",
+		"link add eth0 type veth peer name peer1", "addr add 10.244.0.10/24 dev eth0", "addr add 10.1.0.1/32 dev eth0", "addr add 2001:db8::10/64 dev eth0 nodad",
+		"link add tun0 type veth peer name peer2", "addr add 10.9.0.6 peer 10.9.0.5/30 dev tun0")
+	want := append([]string{"10.1.0.1/32 eth0", "10.244.0.10/24 eth0", "10.9.0.5/30 tun0", "10.9.0.6/32 tun0"}, lo[0], "2001:db8::10/64 eth0", lo[1])
+	if diff := cmp.Diff(want, list()); diff != "" {
+		t.Errorf("-want, +got:\n%s", diff)
 	}
 }
 

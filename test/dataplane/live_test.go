@@ -2,10 +2,15 @@ package dataplane
 
 import (
 	"math/rand/v2"
+	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/wireguardgateway/function-wireguard-gateway/test/netns"
 	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
 )
 
@@ -175,4 +180,65 @@ func TestSiteToSite(t *testing.T) {
 	if out := w.gateway.Run("ip route show dev wg0"); contains(out, "192.168.50") {
 		t.Errorf("the route is still there: %s", out)
 	}
+}
+
+// A peer announces what the gateway's pod has itself. It does not get that, and
+// everybody has all else: the pod's network is not a peer's to take.
+func TestRouteOfThePod(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.server.echo(443)
+	site, c := w.client(1), w.client(2)
+	site.Run("ip link add lan type veth peer name lan-peer")
+	site.Run("ip addr add 192.168.50.1/24 dev lan")
+	site.Run("ip link set lan up")
+	site.echo(443)
+	w.gateway.Run("ip route add 198.51.100.0/24 via 10.244.0.1")
+	before := w.gateway.Run("ip route show table main")
+	on := configWith(site.peer, c.peer)
+	on.PeerToPeer = true
+	a := w.startAgent(on)
+	site.up()
+	c.up()
+	site.expect(t, "the site reaches the gateway", map[string]bool{"icmp 10.8.0.1": true})
+	for name, tc := range map[string]struct{ reason, route, says string }{
+		"Own":    {"the kernel has a route to it already", "10.244.0.0/24", "the pod has 10.244.0.10/24 on eth0"},
+		"Wider":  {"the pod's own address is in it", "10.244.0.0/16", "the pod has 10.244.0.10/24 on eth0"},
+		"Part":   {"so may be the next hop", "10.244.0.0/25", "the pod has 10.244.0.10/24 on eth0"},
+		"IPv6":   {"it is alike", "2001:db8:2::/64", "the pod has 2001:db8:2::10/64 on eth0"},
+		"Static": {"somebody else routes it", "198.51.100.0/24", "the pod has another route to it"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			with := on
+			with.Peers = slices.Clone(on.Peers)
+			with.Peers[0].Routes = prefixes("192.168.50.0/24", tc.route)
+			a.apply(with)
+			netns.WaitFor(t, limit, "a word on it", func() error {
+				_, body, err := a.get("/readyz")
+				if err == nil {
+					err = want(body, "route "+tc.route+" of peer vpn/client1 is left out: "+tc.says)
+				}
+				return err
+			})
+			c.expect(t, tc.reason, map[string]bool{"tcp " + server4 + " 443": true, "udp " + server6 + " 443": true, "tcp 192.168.50.1 443": true})
+			a.apply(on)
+			if _, body, err := a.get("/readyz"); err != nil || contains(body, "left out") {
+				t.Errorf("it is not announced any more: %v %s", err, body)
+			}
+		})
+	}
+	if diff := cmp.Diff(withoutDevice(before, "wg0"), withoutDevice(w.gateway.Run("ip route show table main"), "wg0")); diff != "" {
+		t.Errorf("routes of others: -before, +after:\n%s", diff)
+	}
+}
+
+// withoutDevice leaves out the routes into a device.
+func withoutDevice(routes, device string) string {
+	out := ""
+	for l := range strings.Lines(routes) {
+		if !contains(l, "dev "+device+" ") {
+			out += l
+		}
+	}
+	return out
 }
