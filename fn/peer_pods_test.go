@@ -60,7 +60,7 @@ func TestPodsAreServed(t *testing.T) {
 		c.admits()
 		c.gateway(`{endpoint: {host: vpn.example.com}, listenPort: 4000, persistentKeepalive: 15, mtu: {direct: 1380}, ` +
 			`allowedPeerNamespaces: {from: All, limits: {access: [{action: Accept, to: {cidr: 192.0.2.0/24}}]}}}`)
-		c.pods("apps", "{bypassCIDRs: [10.42.0.0/16], implementation: Kernel}")
+		c.pods("apps", `{bypassCIDRs: ["fd42::/56", "fd42:0::/56"], implementation: Kernel}`)
 		c.settle()
 
 		if diff := cmp.Diff(joined, c.namesOf("apps")); diff != "" {
@@ -77,9 +77,12 @@ func TestPodsAreServed(t *testing.T) {
 		seed := wireguard.Seed([]byte(c.secret("vpn", "home-wireguard.seed")["seed"]))
 		key := seed.PodClassKey("apps", "media")
 		document := fmt.Sprintf(`{"version":1,"gateway":"vpn/home","gatewayPublicKey":%q,"endpoint":"home-wireguard.vpn.svc.cluster.local:4000","classKey":%q,"mtu":1380,`+
-			`"bypassCIDRs":["10.42.0.0/16"],"implementation":"Kernel","persistentKeepalive":15}`, seed.ServerKey(0).Public(), key)
+			`"bypassCIDRs":["fd42::/56"],"implementation":"Kernel","persistentKeepalive":15}`, seed.ServerKey(0).Public(), key)
 		if diff := cmp.Diff(document, c.secret("apps", "media-wireguard.enrolment")["enrolment.json"]); diff != "" {
 			t.Errorf("enrolment: -want, +got:\n%s", diff)
+		}
+		if wall := c.wallLeadsTo("apps"); strings.Count(wall, "cidr: fd42::/56") != 1 {
+			t.Errorf("want the network in the wall once, got\n%s", wall)
 		}
 		want := map[string]any{
 			"image": "ghcr.io/wireguardgateway/agent:v0.1.0", "pullPolicy": "IfNotPresent", "secretName": "media-wireguard.enrolment", "tun": "false",
