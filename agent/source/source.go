@@ -96,34 +96,63 @@ type selector struct {
 	live bool
 	// lost is when the API could no longer be reached.
 	lost string
-	// held is a version of the file that came while the API was live.
+	// held is what the file had to say while the API was live.
 	held *Update
 	// last is the version that was sent last.
 	last [sha256.Size]byte
-	// seen are versions that the API has given. When the file has one of
-	// them, it is behind.
+	// failed tells that a reason was sent after it, which holds until a version
+	// is sent again.
+	failed bool
+	// shown is the version that the file has.
+	shown [sha256.Size]byte
+	// seen are versions that the file may come to have because it is behind: those
+	// that the API has given, and the one that they have overtaken. Once the file
+	// has the last version there are none, and whatever it has next is newer.
 	seen ring
 }
 
 func (s *selector) fromFile() *Update {
-	u := s.file.read()
+	if u := s.file.read(); u != nil {
+		s.held = s.news(u)
+	}
 	if s.live {
-		if u != nil {
-			s.held = u
-		}
 		return nil
 	}
-	if u == nil {
-		u, s.held = s.held, nil
-	}
-	if u == nil || u.Err != nil {
+	u := s.held
+	s.held = nil
+	return s.send(u)
+}
+
+// news returns what the file has to say that the API has not said.
+func (s *selector) news(u *Update) *Update {
+	if u.Err != nil {
 		return u
 	}
-	h := sha256.Sum256(u.Data)
-	if h == s.last || s.seen.has(h) {
+	s.shown = sha256.Sum256(u.Data)
+	switch {
+	case s.shown == s.last:
+		s.seen = ring{}
+		if !s.failed {
+			return nil
+		}
+	case s.seen.has(s.shown):
 		return nil
 	}
-	s.last = h
+	return u
+}
+
+// send keeps in mind what is sent.
+func (s *selector) send(u *Update) *Update {
+	if u == nil {
+		return nil
+	}
+	s.failed = u.Err != nil
+	if u.Err == nil {
+		s.last = sha256.Sum256(u.Data)
+		if s.shown == s.last {
+			s.seen = ring{}
+		}
+	}
 	return u
 }
 
@@ -144,20 +173,22 @@ func (s *selector) fromAPI(e kube.Event) *Update {
 	secret, ok := e.Object.(*corev1.Secret)
 	if !ok {
 		s.live = false
-		return &Update{Origin: origin, Err: fmt.Errorf("cannot find %s", origin)}
+		return s.send(&Update{Origin: origin, Err: fmt.Errorf("cannot find %s", origin)})
 	}
 	s.live, s.held = true, nil
 	b, ok := secret.Data[wireguard.ConfigKey]
 	if !ok {
-		return &Update{Origin: origin, Err: fmt.Errorf("cannot find %s in %s", wireguard.ConfigKey, origin)}
+		return s.send(&Update{Origin: origin, Err: fmt.Errorf("cannot find %s in %s", wireguard.ConfigKey, origin)})
 	}
 	h := sha256.Sum256(b)
-	s.seen.add(h)
-	if h == s.last {
+	if h != s.shown {
+		s.seen.add(s.shown)
+		s.seen.add(h)
+	}
+	if h == s.last && !s.failed {
 		return nil
 	}
-	s.last = h
-	return &Update{Origin: origin, Data: b}
+	return s.send(&Update{Origin: origin, Data: b})
 }
 
 // ring holds the last versions. One more than fits forgets the oldest, which

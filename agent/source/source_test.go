@@ -18,6 +18,7 @@ import (
 // step is something that happens, and what the agent is given for it.
 type step struct {
 	file   string // the file has this now, empty for no change
+	away   bool   // there is no file now
 	api    string // the API says this, empty for nothing
 	absent bool   // the API says that there is no Secret
 	lost   bool   // the API is lost
@@ -39,12 +40,32 @@ func TestSelector(t *testing.T) {
 		"Back":       {"a version may come back", []step{{file: "1", want: "1"}, {api: "2", want: "2"}, {api: "1", want: "1"}, {api: "2", want: "2"}}},
 		"Absent":     {"a Secret that is gone is a reason, and the file serves", []step{{file: "1", want: "1"}, {absent: true, want: "error"}, {file: "2", want: "2"}}},
 		"NoKey":      {"a Secret without config.json is a reason", []step{{file: "1", want: "1"}, {api: "-", want: "error"}}},
+
+		"AbsentOver":    {"the reason is over when the same Secret is back", []step{{file: "1", want: "1"}, {api: "1"}, {absent: true, want: "error"}, {}, {api: "1", want: "1"}, {api: "1"}}},
+		"AbsentStays":   {"and not before: the file still has what the Secret had", []step{{file: "1", want: "1"}, {api: "2", want: "2"}, {file: "2"}, {absent: true, want: "error"}, {}, {}}},
+		"AbsentAndLost": {"nor with the API", []step{{file: "1", want: "1"}, {api: "1"}, {absent: true, want: "error"}, {lost: true}, {}, {api: "1", want: "1"}}},
+		"NoKeyOver":     {"as it is when the same config.json is back", []step{{file: "1", want: "1"}, {api: "1"}, {api: "-", want: "error"}, {api: "1", want: "1"}}},
+		"FileOver":      {"or when the same file is", []step{{file: "1", want: "1"}, {away: true, want: "error"}, {}, {file: "1", want: "1"}, {}}},
+		"FileOverLost":  {"while the API is lost too", []step{{file: "1", want: "1"}, {api: "2", want: "2"}, {lost: true}, {away: true, want: "error"}, {file: "1"}, {file: "2", want: "2"}}},
+		"FileOverLive":  {"and while it is not, the file is no reason", []step{{file: "1", want: "1"}, {api: "1"}, {away: true}, {file: "1"}, {lost: true}, {}}},
+
+		"TakenBack":      {"a file that was up to date is not behind", []step{{file: "1", want: "1"}, {api: "1"}, {api: "2", want: "2"}, {file: "2"}, {lost: true}, {file: "1", want: "1"}, {file: "2", want: "2"}}},
+		"CaughtUp":       {"nor is one that caught up while the API was lost", []step{{file: "1", want: "1"}, {api: "1"}, {api: "2", want: "2"}, {lost: true}, {file: "2"}, {file: "1", want: "1"}}},
+		"Ahead":          {"nor one that had what the API has not given", []step{{file: "1", want: "1"}, {api: "1"}, {lost: true}, {file: "2", want: "2"}, {file: "1", want: "1"}}},
+		"AheadOnce":      {"the API decides again when it is back", []step{{file: "1", want: "1"}, {api: "1"}, {lost: true}, {file: "2", want: "2"}, {api: "3", want: "3"}, {lost: true}, {file: "2"}, {file: "3"}, {file: "2", want: "2"}}},
+		"BehindAtStart":  {"the first file is behind too", []step{{file: "1", want: "1"}, {api: "2", want: "2"}, {lost: true}, {away: true, want: "error"}, {file: "1"}}},
+		"BehindAndAgain": {"what came while the API was live is behind all the same", []step{{file: "1", want: "1"}, {api: "2", want: "2"}, {api: "3", want: "3"}, {file: "2"}, {lost: true}, {}, {file: "3"}}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "config.json")
 			s := &selector{file: file{path: path}, log: slog.New(slog.DiscardHandler)}
 			for i, st := range tc.steps {
+				if st.away {
+					if err := os.Remove(path); err != nil {
+						t.Fatal(err)
+					}
+				}
 				if st.file != "" {
 					// Renamed, as the kubelet does: another file each time.
 					if err := os.WriteFile(path+".new", []byte(st.file), 0o600); err != nil {
