@@ -20,6 +20,11 @@ const (
 	// begun anew after that, as by every client of Kubernetes.
 	watchTime = 5 * time.Minute
 
+	// minSilence is how long a watch may say nothing at first before the server
+	// is asked, which it has getTimeout to answer.
+	minSilence = time.Second
+	getTimeout = 10 * time.Second
+
 	minBackoff, maxBackoff = 500 * time.Millisecond, 30 * time.Second
 )
 
@@ -36,7 +41,7 @@ var errClosed = errors.New("watch ended")
 
 // Watch calls handle with the object as it is, and again whenever it changes,
 // until the context ends. After each lost connection it tells the object anew,
-// changed or not. Being told that there is no object may take a second.
+// changed or not. Being told that there is no object takes a second or so.
 func Watch(ctx context.Context, client rest.Interface, resource string, name Name, handle func(Event)) {
 	backoff := minBackoff
 	for ctx.Err() == nil {
@@ -81,15 +86,32 @@ func watchOnce(ctx context.Context, client rest.Interface, resource string, name
 	}
 	defer w.Stop()
 
-	// The server says nothing where there is no object.
-	absent := time.NewTimer(time.Second)
-	defer absent.Stop()
+	// The server says nothing where there is no object, nor while it is busy. So
+	// it is asked which it is, until the watch has said something.
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	pause := minSilence
+	silent := time.NewTimer(pause)
+	defer silent.Stop()
+	var asked chan error
 	for {
 		select {
-		case <-absent.C:
-			handle(Event{})
+		case <-silent.C:
+			asked = make(chan error, 1)
+			go func(answer chan<- error) { answer <- find(ctx, client, resource, name) }(asked)
+		case err := <-asked:
+			switch {
+			case err == nil:
+				pause = min(2*pause, maxBackoff)
+				silent.Reset(pause)
+			case apierrors.IsNotFound(err):
+				handle(Event{})
+			default:
+				return err
+			}
 		case e, open := <-w.ResultChan():
-			absent.Stop()
+			silent.Stop()
+			asked = nil
 			if !open {
 				return errClosed
 			}
@@ -104,4 +126,15 @@ func watchOnce(ctx context.Context, client rest.Interface, resource string, name
 			}
 		}
 	}
+}
+
+// find returns an error where there is no object, or no answer.
+func find(ctx context.Context, client rest.Interface, resource string, name Name) error {
+	ctx, cancel := context.WithTimeout(ctx, getTimeout)
+	defer cancel()
+	err := client.Get().Namespace(name.Namespace).Resource(resource).Name(name.Name).Do(ctx).Error()
+	if err != nil {
+		return fmt.Errorf("cannot get %s %s: %w", resource, name, err)
+	}
+	return nil
 }

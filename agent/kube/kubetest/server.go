@@ -1,5 +1,5 @@
 // Package kubetest is a small part of a Kubernetes API server, for tests that
-// have to do with it what no real one can be made to do at will. It lists and
+// have to do with it what no real one can be made to do at will. It gets, lists and
 // watches, by name or by the presence of a label, and takes server-side applies.
 package kubetest
 
@@ -179,9 +179,22 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.patch(w, r)
 	case r.URL.Query().Get("watch") != "":
 		s.watch(w, r)
+	case strings.Count(r.URL.Path, "/") > strings.Count(collectionOf("", ""), "/"):
+		s.get(w, r)
 	default:
 		s.list(w, r)
 	}
+}
+
+func (s *Server) get(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	o, there := s.objects[r.URL.Path]
+	if !there {
+		fail(w, http.StatusNotFound, "NotFound")
+		return
+	}
+	write(w, o)
 }
 
 func (s *Server) list(w http.ResponseWriter, r *http.Request) {
@@ -229,7 +242,6 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request) {
 		write(w, Object{"type": "ERROR", "object": status(http.StatusGone, "Expired")})
 		return
 	}
-	w.WriteHeader(http.StatusOK)
 	flush(w)
 	for {
 		for _, e := range events {
