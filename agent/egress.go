@@ -25,10 +25,7 @@ func (g *gateway) egress(c *config.Config) (wireguard.EgressReport, string) {
 		if err != nil {
 			return wireguard.EgressReport{}, err.Error()
 		}
-		if uplink.IPv4 == "" && uplink.IPv6 == "" {
-			return wireguard.EgressReport{}, "the pod has no default route, so peers' traffic is dropped"
-		}
-		return wireguard.EgressReport{}, ""
+		return wireguard.EgressReport{}, noWayOut(c, uplink)
 	}
 	state, reason := g.tunnelState(c.Egress.Credentials)
 	r := wireguard.EgressReport{State: state}
@@ -41,6 +38,29 @@ func (g *gateway) egress(c *config.Config) (wireguard.EgressReport, string) {
 		g.log.Info("gluetun's tunnel has another state", "state", state)
 	}
 	return r, reason
+}
+
+// noWayOut returns why nothing of peers can leave the gateway, if so. Networks
+// behind peers leave by their own family. Pods have the families of the cluster,
+// and peers that have each other have where to go.
+func noWayOut(c *config.Config, u route.Uplink) string {
+	if u.IPv4 == "" && u.IPv6 == "" {
+		return "the pod has no default route, so peers' traffic is dropped"
+	}
+	ipv4, ipv6 := c.HasIPv4(), c.HasIPv6()
+	for _, p := range c.Peers {
+		for _, r := range p.Routes {
+			ipv4, ipv6 = ipv4 || r.Addr().Is4(), ipv6 || r.Addr().Is6()
+		}
+	}
+	switch {
+	case ipv4 && u.IPv4 != "" || ipv6 && u.IPv6 != "" || len(c.PodClasses) > 0 || c.PeerToPeer:
+		return ""
+	case ipv6:
+		return "the pod has no IPv6 default route, and the gateway no IPv4 pool, so peers' traffic is dropped: set peerCIDR, or run it where pods have IPv6"
+	default:
+		return "the pod has no IPv4 default route, and the gateway no IPv6 pool, so peers' traffic is dropped: set peerCIDRv6, or run it where pods have IPv4"
+	}
 }
 
 // tunnelState returns the state of gluetun's tunnel, and why peers' traffic is

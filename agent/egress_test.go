@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -8,6 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/wireguardgateway/function-wireguard-gateway/agent/config"
+	"github.com/wireguardgateway/function-wireguard-gateway/agent/route"
 	"github.com/wireguardgateway/function-wireguard-gateway/agent/tunnel"
 	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
 )
@@ -63,6 +66,65 @@ func TestTunnelState(t *testing.T) {
 			state, says := tc.gateway.tunnelState(tc.needs)
 			if state != tc.state || !strings.Contains(says, tc.says) {
 				t.Errorf("%s: want %s and %q, got %s and %q", tc.reason, tc.state, tc.says, state, says)
+			}
+		})
+	}
+}
+
+// A gateway of which nothing can leave is not ready. One of which something
+// can says what cannot.
+func TestNoWayOut(t *testing.T) {
+	const pool4, pool6 = "10.8.0.1/24", "fd00:8::1/64"
+	eth4, eth6, both := route.Uplink{IPv4: "eth0"}, route.Uplink{IPv6: "eth0"}, route.Uplink{IPv4: "eth0", IPv6: "eth0"}
+	site := func(n string) func(*config.Config) {
+		return func(c *config.Config) {
+			c.Peers = []wireguard.Peer{{Routes: []netip.Prefix{netip.MustParsePrefix(n)}}}
+		}
+	}
+	cases := map[string]struct {
+		reason string
+		pools  []string
+		change func(*config.Config)
+		uplink route.Uplink
+		want   string   // part of why it is not ready
+		limits []string // parts of what it says all the same
+	}{
+		"IPv4":        {"the usual", []string{pool4}, nil, eth4, "", nil},
+		"IPv6":        {"a cluster with IPv6 only", []string{pool6}, nil, eth6, "", nil},
+		"Both":        {"both of both", []string{pool4, pool6}, nil, both, "", nil},
+		"More":        {"nobody needs the other family", []string{pool6}, nil, both, "", nil},
+		"None":        {"no way at all", []string{pool4}, nil, route.Uplink{}, "the pod has no default route", nil},
+		"NoneOfBoth":  {"nor for both", []string{pool4, pool6}, nil, route.Uplink{}, "the pod has no default route", nil},
+		"OnlyIPv4":    {"the way is the other family's", []string{pool4}, nil, eth6, "no IPv4 default route, and the gateway no IPv6 pool", nil},
+		"OnlyIPv6":    {"either way", []string{pool6}, nil, eth4, "no IPv6 default route, and the gateway no IPv4 pool", nil},
+		"OneOfBoth":   {"one of both pools has a way", []string{pool4, pool6}, nil, eth4, "", []string{"no IPv6 default route"}},
+		"OtherOfBoth": {"or the other", []string{pool4, pool6}, nil, eth6, "", []string{"no IPv4 default route"}},
+		"Site":        {"a site's network of the other family has one", []string{pool6}, site("172.16.0.0/16"), eth4, "", []string{"no IPv6 default route"}},
+		"SameSite":    {"one of the same has not", []string{pool6}, site("fd00:9::/64"), eth4, "no IPv6 default route", nil},
+		"Pods":        {"pods have the families of the cluster", []string{pool6}, func(c *config.Config) { c.PodClasses = make([]wireguard.PodClass, 1) }, eth4, "", []string{"no IPv6 default route"}},
+		"Among":       {"peers have each other", []string{pool6}, func(c *config.Config) { c.PeerToPeer = true }, eth4, "", []string{"no IPv6 default route"}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			c := &config.Config{}
+			c.Egress.Mode = wireguard.EgressDirect
+			for _, p := range tc.pools {
+				c.Addresses = append(c.Addresses, netip.MustParsePrefix(p))
+			}
+			if tc.change != nil {
+				tc.change(c)
+			}
+			if got := noWayOut(c, tc.uplink); (got != "") != (tc.want != "") || !strings.Contains(got, tc.want) {
+				t.Errorf("%s: not ready for %q, want %q", tc.reason, got, tc.want)
+			}
+			got := limits(c, tc.uplink)
+			if len(got) != len(tc.limits) {
+				t.Fatalf("%s: says %q, want %q", tc.reason, got, tc.limits)
+			}
+			for i, want := range tc.limits {
+				if !strings.Contains(got[i], want) {
+					t.Errorf("%s: says %q, want %q", tc.reason, got[i], want)
+				}
 			}
 		})
 	}

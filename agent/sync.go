@@ -259,13 +259,13 @@ func (g *gateway) ensureForwarding(c *config.Config, u route.Uplink) error {
 // limits returns what the gateway cannot do for its peers, although it works.
 func limits(c *config.Config, u route.Uplink) []string {
 	var out []string
-	if c.Egress.Mode == wireguard.EgressGluetun {
+	if c.Egress.Mode == wireguard.EgressGluetun || noWayOut(c, u) != "" {
 		return nil
 	}
-	if c.HasIPv4() && u.IPv4 == "" && u.IPv6 != "" {
+	if c.HasIPv4() && u.IPv4 == "" {
 		out = append(out, "the pod has no IPv4 default route, so peers' IPv4 traffic is dropped")
 	}
-	if c.HasIPv6() && u.IPv6 == "" && u.IPv4 != "" {
+	if c.HasIPv6() && u.IPv6 == "" {
 		out = append(out, "the pod has no IPv6 default route, so peers' IPv6 traffic is dropped")
 	}
 	return out
