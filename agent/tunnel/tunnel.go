@@ -164,7 +164,7 @@ func (w *Watcher) Look(ctx context.Context, now time.Time) Seen {
 }
 
 // ask gets the exit. What was known stays where gluetun does not answer: it
-// belongs to a tunnel that is up.
+// belongs to a tunnel that is up. One answer is taken without the other.
 func (w *Watcher) ask(ctx context.Context, now time.Time) {
 	exit, err := w.exit(ctx)
 	if err != nil {
@@ -172,8 +172,11 @@ func (w *Watcher) ask(ctx context.Context, now time.Time) {
 			w.failed = err.Error()
 			w.log.Warn("cannot ask gluetun for its exit", "error", err)
 		}
-		if w.state.Exit.PublicIP == "" {
+		if exit.PublicIP != "" {
 			w.state.Exit.PublicIP, w.state.Exit.Country = exit.PublicIP, exit.Country
+		}
+		if len(exit.Ports) > 0 {
+			w.state.Exit.Ports = exit.Ports
 		}
 		return
 	}

@@ -137,6 +137,38 @@ func TestWatcherWithoutControl(t *testing.T) {
 	}
 }
 
+// One answer of the control server is better than none, and what was known
+// before is better than no answer.
+func TestWatcherWithHalfOfControl(t *testing.T) {
+	f := newFake()
+	f.device, f.works, f.err = 7, true, errors.New("gluetun answers 500 to one")
+	full := Exit{PublicIP: "198.51.100.10", Country: "CH", Ports: []int{41230}}
+	steps := []struct {
+		reason string
+		exit   Exit
+		err    error
+		want   Exit
+	}{
+		{"a port without address", Exit{Ports: []int{8}}, f.err, Exit{Ports: []int{8}}},
+		{"another port", Exit{Ports: []int{9}}, f.err, Exit{Ports: []int{9}}},
+		{"neither", Exit{}, f.err, Exit{Ports: []int{9}}},
+		{"an address without port", Exit{PublicIP: "198.51.100.9", Country: "DE"}, f.err, Exit{PublicIP: "198.51.100.9", Country: "DE", Ports: []int{9}}},
+		{"both", full, nil, full},
+		{"the address moves, and the port is not to be had", Exit{PublicIP: "198.51.100.11"}, f.err, Exit{PublicIP: "198.51.100.11", Ports: []int{41230}}},
+		{"no port any more", Exit{PublicIP: "198.51.100.11"}, nil, Exit{PublicIP: "198.51.100.11"}},
+	}
+	for _, s := range steps {
+		f.exit, f.err = s.exit, s.err
+		asked := f.asked
+		for f.asked == asked {
+			f.look(t)
+		}
+		if diff := cmp.Diff(s.want, f.state.Exit); diff != "" {
+			t.Fatalf("%s: -want, +got:\n%s", s.reason, diff)
+		}
+	}
+}
+
 // Run tells what it sees, from when it is enabled, and never waits for whoever
 // listens.
 func TestWatcherRun(t *testing.T) {
