@@ -68,6 +68,9 @@ func (g *gateway) sync(ctx context.Context, cause string) {
 	g.peers.Name(active)
 	g.joined()
 	g.tell()
+	if err := g.firewall.Learn(); err != nil {
+		g.log.Warn("cannot check firewall", "error", err)
+	}
 }
 
 // apply is one sync from top to bottom. The order keeps it closed at each

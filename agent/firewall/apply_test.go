@@ -214,6 +214,24 @@ func TestEnsure(t *testing.T) {
 	check("others' rules changed", true)
 	ensure("others' rules changed", r, false)
 
+	// What others change is told from what we wrote once that was learnt.
+	learn := func() {
+		t.Helper()
+		if err := f.Learn(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ensure("changed", Render(changed, Network{IPv4: "eth0"}), true)
+	learn()
+	nft(t, "add rule inet other x udp dport 54 accept")
+	before = others()
+	check("others' rules changed after ours", true)
+	ensure("changed, and others' rules too", r, true)
+	learn()
+	nft(t, "add rule inet wireguard_gateway forward accept")
+	check("a rule added to ours after it was written", false)
+	ensure("a rule added to ours after it was written", r, true)
+
 	nft(t, "flush chain inet wireguard_gateway forward")
 	check("our rules flushed", false)
 	ensure("our rules flushed", r, true)

@@ -41,7 +41,7 @@ func (f *Firewall) Check() (bool, error) {
 		return false, err
 	}
 	// Reading the rules takes too long for a sync that clients wait for, so
-	// the first check after one does it.
+	// Ensure leaves it to the first check.
 	untouched = untouched && read.generation == f.state.generation
 	if !untouched && (f.state.rules == nil || !slices.Equal(read.rules, f.state.rules)) {
 		f.state = fingerprint{}
@@ -49,6 +49,17 @@ func (f *Firewall) Check() (bool, error) {
 	}
 	f.state = read
 	return true, nil
+}
+
+// Learn checks a table that was written since the last check. The sooner it is
+// called after Ensure the better: what others have changed meanwhile, to whatever
+// table, may have been changed in this one.
+func (f *Firewall) Learn() error {
+	if !f.state.known || f.state.rules != nil {
+		return nil
+	}
+	_, err := f.Check()
+	return err
 }
 
 func (s *sockets) fingerprint(r Ruleset) (fingerprint, error) {
