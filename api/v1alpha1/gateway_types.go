@@ -63,7 +63,7 @@ type WireguardGatewaySpec struct {
 
 	// DNS is what peers are told to resolve names with. Where it names no
 	// servers, peers behind gluetun use its resolver, and others the cluster's
-	// if the platform has set it.
+	// if the platform has set it: those whose allowedIPs lead there.
 	// +optional
 	DNS *DNS `json:"dns,omitempty"`
 

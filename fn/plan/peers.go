@@ -229,13 +229,17 @@ func (g *Gateway) narrow(p *Peer, sites []site) []netip.Prefix {
 }
 
 // peerDNS returns servers, then search domains. Without servers there is
-// nothing to search.
+// nothing to search. Servers that the user names stand as they are; of those
+// that nobody named, only what the client reaches through its tunnel: a query
+// to another would get no answer, or leave beside the VPN.
 func (g *Gateway) peerDNS(p *Peer) []string {
 	d := p.Peer.DNS
 	if d == nil {
 		d = g.DNS
 	}
-	servers := g.defaultServers()
+	servers := slices.DeleteFunc(g.defaultServers(), func(s netip.Addr) bool {
+		return !slices.ContainsFunc(p.AllowedIPs, func(n netip.Prefix) bool { return n.Contains(s) })
+	})
 	var domains []string
 	if d != nil {
 		domains = d.SearchDomains

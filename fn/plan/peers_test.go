@@ -42,7 +42,10 @@ func TestExpiry(t *testing.T) {
 }
 
 func TestDNS(t *testing.T) {
-	const platform = `{clusterDNS: 10.43.0.10}`
+	const (
+		platform = `{clusterDNS: 10.43.0.10}`
+		resolver = `gluetun: {provider: mullvad, credentials: {secretRef: {name: c}}}`
+	)
 	cases := map[string]struct {
 		reason         string
 		spec, platform string
@@ -58,6 +61,19 @@ func TestDNS(t *testing.T) {
 		"PeerDomains":     {"As a whole means the servers, too.", `{dns: {servers: [8.8.8.8]}, peers: [{name: a, dns: {searchDomains: [lab]}}]}`, platform, "10.43.0.10 lab"},
 		"PeerNothing":     {"An empty block takes the gateway's away.", `{dns: {servers: [8.8.8.8], searchDomains: [lan]}, peers: [{name: a, dns: {}}]}`, platform, "10.43.0.10"},
 		"PeerNothingAtAl": {"Then there may be nothing left.", `{dns: {servers: [8.8.8.8]}, peers: [{name: a, dns: {}}]}`, `{}`, ""},
+		"OtherFamily":     {"A client without IPv4 in its tunnel does not reach a default of IPv4.", `{peerCIDRv6: "fd00::/64", peers: [{name: a}]}`, platform, ""},
+		"OtherFamily6":    {"Nor one without IPv6 a default of IPv6.", `{peers: [{name: a}]}`, `{clusterDNS: "fd43::a"}`, ""},
+		"BothFamilies":    {"One with both does.", `{peerCIDR: 10.8.0.0/24, peerCIDRv6: "fd00::/64", peers: [{name: a}]}`, `{clusterDNS: "fd43::a"}`, "fd43::a"},
+		"Split":           {"A default beside the tunnel is none.", `{peers: [{name: a, allowedIPs: [192.168.50.0/24]}]}`, platform, ""},
+		"SplitWith":       {"One in the tunnel stays.", `{peers: [{name: a, allowedIPs: [192.168.50.0/24, 10.43.0.0/16]}]}`, platform, "10.43.0.10"},
+		"SplitDomains":    {"Without it there is nothing to search.", `{dns: {searchDomains: [lan]}, peers: [{name: a, allowedIPs: [192.168.50.0/24]}]}`, platform, ""},
+		"SplitGateway":    {"The gateway's are meant, wherever they are.", `{dns: {servers: [192.168.1.1, "fd01::1"], searchDomains: [lan]}, peers: [{name: a, allowedIPs: [192.168.50.0/24]}]}`, platform, "192.168.1.1 fd01::1 lan"},
+		"SplitPeer":       {"So are the peer's.", `{peers: [{name: a, allowedIPs: [192.168.50.0/24], dns: {servers: ["fd01::1", 192.168.1.1]}}]}`, platform, "fd01::1 192.168.1.1"},
+		"SplitSites":      {"What the list gains counts.", `{peerToPeer: true, peers: [{name: a, allowedIPs: [192.168.50.0/24]}, {name: b, routes: [172.20.0.0/16]}]}`, `{clusterDNS: 172.20.0.10}`, "172.20.0.10"},
+		"Egress":          {"Behind gluetun its resolver is the default, on the gateway's own addresses.", `{peerCIDR: 10.8.0.0/24, peerCIDRv6: "fd00::/64", ` + resolver + `, peers: [{name: a}]}`, platform, "10.8.0.1 fd00::1"},
+		"EgressSplit":     {"A query to it must not go beside the tunnel.", `{` + resolver + `, peers: [{name: a, allowedIPs: [192.168.50.0/24]}]}`, platform, ""},
+		"EgressOneFamily": {"What is left is what the tunnel leads to.", `{peerCIDR: 10.8.0.0/24, peerCIDRv6: "fd00::/64", ` + resolver + `, peers: [{name: a, allowedIPs: ["::/0"]}]}`, platform, "fd00::1"},
+		"EgressSites":     {"The pools are in the list with peerToPeer.", `{peerToPeer: true, ` + resolver + `, peers: [{name: a, allowedIPs: [192.168.50.0/24]}]}`, platform, "10.8.0.1"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

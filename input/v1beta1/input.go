@@ -62,7 +62,8 @@ type InputSpec struct {
 	NodeCIDRs []string `json:"nodeCIDRs,omitempty"`
 
 	// ClusterDNS is the address of the cluster's DNS service. Peers resolve
-	// names with it where their gateway names no servers.
+	// names with it where their gateway names no servers and their tunnel leads
+	// to it.
 	// +optional
 	ClusterDNS string `json:"clusterDNS,omitempty"`
 
