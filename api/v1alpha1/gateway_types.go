@@ -124,8 +124,8 @@ type WireguardGatewaySpec struct {
 	// +optional
 	Keys *Keys `json:"keys,omitempty"`
 
-	// InitContainers run in the gateway's pod before everything of ours but the
-	// container that sets sysctls. Each is a Kubernetes Container.
+	// InitContainers run in the gateway's pod before the agent, and after gluetun
+	// and the container that sets sysctls. Each is a Kubernetes Container.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
