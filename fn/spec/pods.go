@@ -52,11 +52,7 @@ func (p *parser) pods(path *field.Path, in *v1alpha1.Pods, platform Platform) *P
 			out.NetworkPolicy = v1alpha1.PodsNetworkPolicyCilium
 		}
 	}
-	for i, o := range in.AllowEgress {
-		r := networkingv1.NetworkPolicyEgressRule{}
-		p.strict(path.Child("allowEgress").Index(i), o.Raw, &r)
-		out.AllowEgress = append(out.AllowEgress, r)
-	}
+	out.AllowEgress = p.egress(path.Child("allowEgress"), in.AllowEgress)
 	return out
 }
 

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	networkingv1 "k8s.io/api/networking/v1"
 
 	"github.com/wireguardgateway/function-wireguard-gateway/api/v1alpha1"
 	"github.com/wireguardgateway/function-wireguard-gateway/input/v1beta1"
@@ -73,6 +74,7 @@ func TestParsePeer(t *testing.T) {
 }
 
 func TestParsePeerRefused(t *testing.T) {
+	egress := func(rule string) string { return `{gatewayRef: {name: home}, pods: {allowEgress: [` + rule + `]}}` }
 	cases := map[string]struct {
 		reason string
 		name   string
@@ -102,6 +104,27 @@ func TestParsePeerRefused(t *testing.T) {
 		"PodsHugePages":    {"Kubernetes wants cpu or memory beside them", "media", `{gatewayRef: {name: home}, pods: {resources: {limits: {hugepages-2Mi: 2Mi}}}}`, "spec.pods.resources.limits[hugepages-2Mi]", "set one of them"},
 		"PodsPolicy":       {"a type that nobody knows would be taken for none", "media", `{gatewayRef: {name: home}, pods: {networkPolicy: {type: Calico}}}`, "spec.pods.networkPolicy.type", "Calico"},
 		"PodsEgress":       {"a misspelt rule would close what it is to open", "media", `{gatewayRef: {name: home}, pods: {allowEgress: [{port: 53}]}}`, "spec.pods.allowEgress[0]", "port"},
+		"EgressNowhere":    {"a destination that is none would be none to the API server", "media", egress(`{to: [{}]}`), "spec.pods.allowEgress[0].to[0]", `leave to out`},
+		"EgressCIDR":       {"it is a network", "media", egress(`{to: [{ipBlock: {cidr: nonsense}}]}`), "spec.pods.allowEgress[0].to[0].ipBlock.cidr", `"nonsense": is no network`},
+		"EgressNoCIDR":     {"a block has one", "media", egress(`{to: [{ipBlock: {}}]}`), "spec.pods.allowEgress[0].to[0].ipBlock.cidr", `is no network`},
+		"EgressHostBits":   {"host bits are a mistake", "media", egress(`{to: [{ipBlock: {cidr: 10.0.0.1/8}}]}`), "spec.pods.allowEgress[0].to[0].ipBlock.cidr", `write 10.0.0.0/8`},
+		"EgressMapped":     {"it is IPv4", "media", egress(`{to: [{ipBlock: {cidr: "::ffff:10.0.0.0/104"}}]}`), "spec.pods.allowEgress[0].to[0].ipBlock.cidr", `write it as IPv4`},
+		"EgressPadded":     {"some read it as octal", "media", egress(`{to: [{ipBlock: {cidr: 010.0.0.0/8}}]}`), "spec.pods.allowEgress[0].to[0].ipBlock.cidr", `is no network`},
+		"EgressExcept":     {"there is nothing to take out", "media", egress(`{to: [{ipBlock: {cidr: 10.0.0.0/8, except: [192.168.0.0/16]}}]}`), "spec.pods.allowEgress[0].to[0].ipBlock.except[0]", `a smaller network within 10.0.0.0/8`},
+		"EgressExceptAll":  {"nothing would be left", "media", egress(`{to: [{ipBlock: {cidr: 10.0.0.0/8, except: [10.0.0.0/8]}}]}`), "spec.pods.allowEgress[0].to[0].ipBlock.except[0]", `a smaller network within 10.0.0.0/8`},
+		"EgressExceptBits": {"host bits are a mistake", "media", egress(`{to: [{ipBlock: {cidr: 10.0.0.0/8, except: [10.1.0.1/16]}}]}`), "spec.pods.allowEgress[0].to[0].ipBlock.except[0]", `write 10.1.0.0/16`},
+		"EgressBoth":       {"a block and pods are two destinations", "media", egress(`{to: [{ipBlock: {cidr: 10.0.0.0/8}, podSelector: {}}]}`), "spec.pods.allowEgress[0].to[0]", `an item each`},
+		"EgressPodLabel":   {"no pod has such a label", "media", egress(`{to: [{podSelector: {matchLabels: {"a b": c}}}]}`), "spec.pods.allowEgress[0].to[0].podSelector.matchLabels", `a b`},
+		"EgressNamespace":  {"In has to say what", "media", egress(`{to: [{namespaceSelector: {matchExpressions: [{key: team, operator: In}]}}]}`), "spec.pods.allowEgress[0].to[0].namespaceSelector.matchExpressions[0].values", `must be specified`},
+		"EgressPort0":      {"Cilium takes it for every port", "media", egress(`{ports: [{port: 0}]}`), "spec.pods.allowEgress[0].ports[0].port", `0: is out of range: use 1 to 65535`},
+		"EgressPort":       {"a port has 16 bits", "media", egress(`{ports: [{port: 65536}]}`), "spec.pods.allowEgress[0].ports[0].port", `65536: is out of range`},
+		"EgressPortText":   {"a number in quotes is a name", "media", egress(`{ports: [{port: "80"}]}`), "spec.pods.allowEgress[0].ports[0].port", `without quotes`},
+		"EgressPortName":   {"it is a name of a port", "media", egress(`{ports: [{port: Web}]}`), "spec.pods.allowEgress[0].ports[0].port", `lower case`},
+		"EgressProtocol":   {"they are in capitals", "media", egress(`{ports: [{port: 80, protocol: tcp}]}`), "spec.pods.allowEgress[0].ports[0].protocol", `"tcp": supported values: "TCP"`},
+		"EgressUpsideDown": {"a range has its end at the end", "media", egress(`{ports: [{port: 90, endPort: 80}]}`), "spec.pods.allowEgress[0].ports[0].endPort", `80: is below port: write port 80 and endPort 90`},
+		"EgressEnd":        {"a port has 16 bits", "media", egress(`{ports: [{port: 90, endPort: 65536}]}`), "spec.pods.allowEgress[0].ports[0].endPort", `65536: is out of range`},
+		"EgressEndOfName":  {"a name has no range", "media", egress(`{ports: [{port: web, endPort: 80}]}`), "spec.pods.allowEgress[0].ports[0].endPort", `as a number`},
+		"EgressEndAlone":   {"a range has a beginning", "media", egress(`{ports: [{endPort: 80}]}`), "spec.pods.allowEgress[0].ports[0].endPort", `as a number`},
 		"PodsResources":    {"a misspelt limit would be none", "media", `{gatewayRef: {name: home}, pods: {resources: {limit: {}}}}`, "spec.pods.resources", "limit"},
 		"PodsImplement":    {"there are two, and the choice between them", "media", `{gatewayRef: {name: home}, pods: {implementation: Go}}`, "spec.pods.implementation", "Go"},
 	}
@@ -140,6 +163,22 @@ func TestParsePodsPolicy(t *testing.T) {
 				t.Errorf("%s: want %s, got %s", tc.reason, tc.want, got)
 			}
 		})
+	}
+}
+
+// Every rule that the API server takes can be added to the network policy, as it
+// stands.
+func TestParsePodsEgress(t *testing.T) {
+	const rules = `[{}, {to: [{podSelector: {}}, {namespaceSelector: {}}, {namespaceSelector: {matchLabels: {team: a}}, podSelector: {matchExpressions: [{key: app, operator: NotIn, values: [a]}]}}]},
+		{to: [{ipBlock: {cidr: 10.0.0.0/8, except: [10.1.0.0/16]}}, {ipBlock: {cidr: "FD00:0::/8"}}, {ipBlock: {cidr: 0.0.0.0/0}}]},
+		{ports: [{}, {port: 1}, {port: 65535, protocol: SCTP}, {port: web, protocol: UDP}, {port: 80, endPort: 80}, {port: 80, endPort: 90, protocol: TCP}]}]`
+	p, errs := parsePeer(t, "media", `{gatewayRef: {name: home}, pods: {allowEgress: `+rules+`}}`)
+	if len(errs) > 0 {
+		t.Fatalf("want them accepted, got %q", errs)
+	}
+	want := *fromYAML[[]networkingv1.NetworkPolicyEgressRule](t, rules)
+	if diff := cmp.Diff(want, p.Pods.AllowEgress); diff != "" {
+		t.Errorf("-want, +got:\n%s", diff)
 	}
 }
 
