@@ -41,6 +41,9 @@ func composePods(req *fnv1.RunFunctionRequest, rsp *fnv1.RunFunctionResponse, c 
 	if err != nil {
 		return errors.Wrap(err, "cannot render pods")
 	}
+	if !mayJoin(req.GetObserved().GetResources(), objects) {
+		more = slices.DeleteFunc(more, func(o render.Composed) bool { return o.Key == names.KeyInjection })
+	}
 	objects = append(objects, more...)
 	there := !slices.ContainsFunc(objects, func(o render.Composed) bool { return req.GetObserved().GetResources()[o.Key] == nil })
 	ready := c.podsReady(peer, pods, around, labels, there)
@@ -124,6 +127,14 @@ func (s surroundings) wall(p *spec.WireguardPeer, gatewayPort int) []render.Comp
 		return nil
 	}
 	return slices.DeleteFunc(render.Wall(p, gatewayPort), func(o render.Composed) bool { return s.lacks[o.GVK] })
+}
+
+// mayJoin tells whether admission may let pods join: once the wall around them
+// exists, which the API server may refuse. What lets them join already stays,
+// since without it pods that run could not start again.
+func mayJoin(observed map[string]*fnv1.Resource, wall []render.Composed) bool {
+	return observed[names.KeyInjection] != nil ||
+		!slices.ContainsFunc(wall, func(o render.Composed) bool { return observed[o.Key] == nil })
 }
 
 // podSecurityLabel is by which Kubernetes admits pods to a namespace.

@@ -9,6 +9,7 @@ import (
 
 	fnv1 "github.com/crossplane/function-sdk-go/proto/v1"
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
 	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
@@ -178,6 +179,59 @@ func TestPodsConsent(t *testing.T) {
 			t.Error("want all of this in quiet")
 		}
 	})
+}
+
+// Pods join once the wall outside of them stands: where the API server refuses
+// it, there is nothing to join with. What is there already stays, whatever
+// becomes of the wall.
+func TestPodsJoinBehindTheirWall(t *testing.T) {
+	const injection = "ConfigMap media-wireguard.injection"
+	cases := map[string]struct {
+		reason string
+		pods   string
+		lacks  string
+		waits  bool
+	}{
+		"Kubernetes": {"it stands first", "{}", "", true},
+		"Cilium":     {"of whatever kind it is", "{networkPolicy: {type: Cilium}}", "", true},
+		"None":       {"there is none to wait for", "{networkPolicy: {type: None}}", "", false},
+		"NoKind":     {"PodsReady tells that there will be none", "{networkPolicy: {type: Cilium}}", "CiliumNetworkPolicy", false},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t)
+			c.admits()
+			c.gateway(gatewayAll)
+			c.settle()
+			c.lacks[tc.lacks] = true
+			c.pods("apps", tc.pods)
+			media := objectID("WireguardPeer", "apps", "media")
+			joins := func() bool { return slices.Contains(c.namesOf("apps"), injection) }
+			noWall := func() {
+				maps.DeleteFunc(c.objects, func(id string, _ *unstructured.Unstructured) bool {
+					return strings.HasSuffix(id, "NetworkPolicy apps/media-wireguard.pods")
+				})
+			}
+			for range 3 {
+				c.reconcile(media)
+				noWall()
+				if joins() == tc.waits {
+					t.Fatalf("%s: it is %t that pods join without a wall", tc.reason, joins())
+				}
+			}
+			c.settle()
+			if !joins() {
+				t.Errorf("%s: want pods to join, got %v", tc.reason, c.namesOf("apps"))
+			}
+			noWall()
+			for range 3 {
+				c.reconcile(media)
+				if !joins() {
+					t.Errorf("%s: want what is there to stay", tc.reason)
+				}
+			}
+		})
+	}
 }
 
 // A namespace that is not let in learns nothing, and the gateway's Secrets are

@@ -75,10 +75,11 @@ func hasPods(o outcome) bool {
 }
 
 // joining are the keys of what pods need to join, which come and go together.
+// Only what lets them in waits for the wall.
 var joining = []string{"enrolment", "injection", "role", "role-binding"}
 
 // wholePods: the wall around pods stands whatever becomes of the rest, and pods
-// join only with all that this takes.
+// join only with all that this takes, and not before their wall.
 func wholePods(o outcome, ours map[string]bool) (bad []string) {
 	if o.rsp.GetDesired().GetComposite() == nil {
 		return nil // Requirements only.
@@ -89,8 +90,13 @@ func wholePods(o outcome, ours map[string]bool) (bad []string) {
 	if ours["network-policy"] == (none || lacks) {
 		bad = append(bad, fmt.Sprintf("it is %t that there is a wall around the pods", ours["network-policy"]))
 	}
+	observed := o.req.GetObserved().GetResources()
+	waits := ours["network-policy"] && observed["network-policy"] == nil && observed["injection"] == nil
+	if waits && ours["injection"] {
+		bad = append(bad, "pods join before their wall")
+	}
 	for _, key := range joining {
-		if ours[key] != ours[joining[0]] {
+		if ours[key] != ours[joining[0]] && (key != "injection" || !waits) {
 			bad = append(bad, "pods join by halves, with or without "+key)
 		}
 		if ours[key] && !ours["attachment"] {

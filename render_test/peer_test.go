@@ -76,6 +76,11 @@ func TestPodsInvariantsCanFail(t *testing.T) {
 		{broken{"1 all or nothing", "false that there is a wall", func(o *outcome) { delete(o.rsp.GetDesired().GetResources(), "network-policy") }}, good},
 		{broken{"1 all or nothing", "false that there is a wall", func(o *outcome) { delete(o.rsp.GetDesired().GetResources(), "network-policy") }}, refused},
 		{broken{"1 all or nothing", "join by halves, with or without role", func(o *outcome) { delete(o.rsp.GetDesired().GetResources(), "role") }}, good},
+		{broken{"1 all or nothing", "join by halves, with or without injection", func(o *outcome) { delete(o.rsp.GetDesired().GetResources(), "injection") }}, good},
+		{broken{"1 all or nothing", "join before their wall", func(o *outcome) {
+			delete(o.req.GetObserved().GetResources(), "network-policy")
+			delete(o.req.GetObserved().GetResources(), "injection")
+		}}, good},
 		{broken{"1 all or nothing", "that does not know of them", func(o *outcome) { delete(o.rsp.GetDesired().GetResources(), "attachment") }}, good},
 		{broken{"1 all or nothing", "do not agree", func(o *outcome) { o.rsp.Desired.Composite.Ready = fnv1.Ready_READY_FALSE }}, good},
 		{broken{"1 all or nothing", "do not agree", func(o *outcome) { o.rsp.Desired.Composite.Ready = fnv1.Ready_READY_UNSPECIFIED }}, refused},
