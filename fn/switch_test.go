@@ -8,6 +8,7 @@ import (
 
 	fnv1 "github.com/crossplane/function-sdk-go/proto/v1"
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/wireguardgateway/function-wireguard-gateway/fn/names"
 )
@@ -32,6 +33,7 @@ service:
   loadBalancerIP: 203.0.113.9
   loadBalancerClass: example.com/class
   loadBalancerSourceRanges: [198.51.100.0/24]
+  annotations: {service.beta.kubernetes.io/load-balancer-source-ranges: 198.51.100.0/24}
   externalTrafficPolicy: Local
   nodePort: %d
   healthCheckPort: 9000
@@ -132,7 +134,13 @@ func TestSwitchingExposure(t *testing.T) {
 
 func checkService(t *testing.T, mode string, rsp *fnv1.RunFunctionResponse, fields []string, nodePort float64, ports int) {
 	t.Helper()
-	s := rsp.GetDesired().GetResources()[names.KeyService].GetResource().AsMap()["spec"].(map[string]any)
+	service := rsp.GetDesired().GetResources()[names.KeyService].GetResource().AsMap()
+	s := service["spec"].(map[string]any)
+	// The API server refuses the annotation where it refuses the field.
+	annotations, _ := service["metadata"].(map[string]any)["annotations"].(map[string]any)
+	if _, ok := annotations[corev1.AnnotationLoadBalancerSourceRangesKey]; ok != slices.Contains(fields, "loadBalancerSourceRanges") {
+		t.Errorf("%s: want the annotation of the Service to be %t, got %t", mode, !ok, ok)
+	}
 	for _, f := range serviceFields {
 		if _, ok := s[f]; ok != slices.Contains(fields, f) {
 			t.Errorf("%s: want %s in the Service to be %t, got %t", mode, f, !ok, ok)

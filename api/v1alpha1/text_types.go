@@ -16,8 +16,7 @@ package v1alpha1
 // +kubebuilder:validation:XValidation:rule="isCIDR(self) && cidr(self) in [cidr(self).masked()]",message="must be a network in CIDR notation without host bits, such as 192.168.50.0/24",messageExpression="isCIDR(self) ? '\"%s\" has host bits set: write \"%s\"'.format([self, string(cidr(self).masked())]) : '\"%s\" is not a network in CIDR notation, such as 192.168.50.0/24 or fd00:8::/64. A single address ends in /32 or /128'.format([self])"
 type CIDR = string
 
-// SourceRange is a network of either family. Load balancers take host bits for
-// zero.
+// SourceRange is a network of either family. Host bits are taken for zero.
 //
 // +kubebuilder:validation:MinLength=1
 // +kubebuilder:validation:MaxLength=43

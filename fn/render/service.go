@@ -50,6 +50,11 @@ func Service(g *plan.Gateway) *corev1.Service {
 	}
 	if in.Type == v1alpha1.ServiceLoadBalancer {
 		loadBalancer(&s.Spec, in)
+		return s
+	}
+	if _, ok := s.Annotations[corev1.AnnotationLoadBalancerSourceRangesKey]; ok {
+		s.Annotations = maps.Clone(s.Annotations)
+		delete(s.Annotations, corev1.AnnotationLoadBalancerSourceRangesKey)
 	}
 	return s
 }

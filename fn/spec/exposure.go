@@ -1,8 +1,12 @@
 package spec
 
 import (
+	"maps"
 	"net/netip"
+	"slices"
+	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -32,6 +36,7 @@ func (p *parser) endpoint(path *field.Path, g *Gateway) {
 func (p *parser) service(path *field.Path, g *Gateway) {
 	s := deref(p.spec.Service, v1alpha1.Service{})
 	s.Type = defaulted(s.Type, v1alpha1.DefaultServiceType)
+	p.sourceRanges(path, &s)
 	g.Service = s
 
 	p.oneOf(path.Child("type"), s.Type, v1alpha1.ServiceLoadBalancer, v1alpha1.ServiceNodePort, v1alpha1.ServiceClusterIP)
@@ -43,12 +48,6 @@ func (p *parser) service(path *field.Path, g *Gateway) {
 	}
 	if c := s.LoadBalancerClass; c != "" && len(validation.IsQualifiedName(c)) > 0 {
 		p.refuse(path.Child("loadBalancerClass"), c, "is no class of load balancers: write it as a label key, such as example.com/class")
-	}
-	for i, r := range s.LoadBalancerSourceRanges {
-		// Load balancers take host bits for zero, so they are not refused here.
-		if _, err := netip.ParsePrefix(r); err != nil {
-			p.refuse(path.Child("loadBalancerSourceRanges").Index(i), r, "is no network: write address and prefix length, such as 192.0.2.0/24")
-		}
 	}
 	if s.ExternalTrafficPolicy != "" {
 		p.oneOf(path.Child("externalTrafficPolicy"), s.ExternalTrafficPolicy, "Cluster", "Local")
@@ -70,6 +69,43 @@ func (p *parser) service(path *field.Path, g *Gateway) {
 	if len(s.IPFamilies) > 2 {
 		p.errs = append(p.errs, field.TooMany(path.Child("ipFamilies"), len(s.IPFamilies), 2))
 	}
+}
+
+// sourceRanges turns what the user wrote into what Kubernetes takes, in the field
+// and in the annotation that it reads where there is no field.
+func (p *parser) sourceRanges(path *field.Path, s *v1alpha1.Service) {
+	var ranges []string
+	for i, r := range s.LoadBalancerSourceRanges {
+		ranges = p.sourceRange(path.Child("loadBalancerSourceRanges").Index(i), r, ranges)
+	}
+	s.LoadBalancerSourceRanges = ranges
+
+	const key = corev1.AnnotationLoadBalancerSourceRangesKey
+	in := strings.TrimSpace(s.Annotations[key])
+	if in == "" || len(ranges) > 0 || s.Type != v1alpha1.ServiceLoadBalancer {
+		return
+	}
+	var annotated []string
+	for r := range strings.SplitSeq(in, ",") {
+		annotated = p.sourceRange(path.Child("annotations").Key(key), strings.TrimSpace(r), annotated)
+	}
+	s.Annotations = maps.Clone(s.Annotations)
+	s.Annotations[key] = strings.Join(annotated, ",")
+}
+
+// sourceRange adds a network. Load balancers take host bits for zero, and
+// Kubernetes did so until 1.36, so they are not refused here.
+func (p *parser) sourceRange(path *field.Path, s string, to []string) []string {
+	n, err := netip.ParsePrefix(s)
+	switch {
+	case err != nil:
+		p.refuse(path, s, "is no network: write address and prefix length, such as 192.0.2.0/24")
+	case n.Addr().Is4In6():
+		p.refuse(path, s, "is an IPv4 network in IPv6 form: write it as IPv4")
+	case !slices.Contains(to, n.Masked().String()):
+		to = append(to, n.Masked().String())
+	}
+	return to
 }
 
 func (p *parser) keys(path *field.Path, g *Gateway) {

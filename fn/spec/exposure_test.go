@@ -78,13 +78,30 @@ func TestServiceRefused(t *testing.T) {
 	})
 }
 
-// TestSourceRangeHostBits holds that what load balancers and the schema take is
-// taken here too.
-func TestSourceRangeHostBits(t *testing.T) {
-	g := accepted(t, `{service: {loadBalancerSourceRanges: [192.0.2.1/24, "2001:db8::/32"]}}`)
-	if got := strings.Join(g.Service.LoadBalancerSourceRanges, " "); got != "192.0.2.1/24 2001:db8::/32" {
-		t.Errorf("want the ranges as they were written, got %s", got)
+// TestSourceRanges holds that what load balancers and the schema take is taken
+// here too, and becomes what Kubernetes takes: it refuses host bits.
+func TestSourceRanges(t *testing.T) {
+	const annotation = "service.beta.kubernetes.io/load-balancer-source-ranges"
+	g := accepted(t, `{service: {loadBalancerSourceRanges: [192.0.2.1/24, "2001:DB8:0::1/32", 198.51.100.7/32, 192.0.2.0/24]}}`)
+	if got := strings.Join(g.Service.LoadBalancerSourceRanges, " "); got != "192.0.2.0/24 2001:db8::/32 198.51.100.7/32" {
+		t.Errorf("want networks, each once, got %s", got)
 	}
+	// Kubernetes reads the annotation where there is no field.
+	for name, tc := range map[string]struct{ annotation, field, want string }{
+		"HostBits": {"192.0.2.1/24, 198.51.100.0/24", "", "192.0.2.0/24,198.51.100.0/24"},
+		"Empty":    {"", "", ""},
+		"Field":    {"anything", "192.0.2.0/24", "anything"},
+	} {
+		g := accepted(t, `{service: {annotations: {`+annotation+`: "`+tc.annotation+`"}, loadBalancerSourceRanges: [`+tc.field+`]}}`)
+		if got := g.Service.Annotations[annotation]; got != tc.want {
+			t.Errorf("%s: want %s, got %s", name, tc.want, got)
+		}
+	}
+	testRefusals(t, map[string]refusal{
+		"Mapped":     {"Kubernetes refuses IPv4 in IPv6 form.", `{service: {loadBalancerSourceRanges: ["::ffff:192.0.2.0/120"]}}`, []string{`spec.service.loadBalancerSourceRanges[0]: Invalid value: "::ffff:192.0.2.0/120": is an IPv4 network in IPv6 form: write it as IPv4`}},
+		"Padded":     {"Some read it as octal.", `{service: {loadBalancerSourceRanges: [192.0.02.0/24]}}`, []string{`spec.service.loadBalancerSourceRanges[0]: Invalid value: "192.0.02.0/24": is no network`}},
+		"Annotation": {"Kubernetes reads it, too.", `{service: {annotations: {` + annotation + `: "192.0.2.0/24,office"}}}`, []string{`spec.service.annotations[` + annotation + `]: Invalid value: "office": is no network`}},
+	})
 }
 
 func TestKeys(t *testing.T) {
