@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -121,6 +122,15 @@ func TestTunnelEndpoint(t *testing.T) {
 	}
 	if got := planned(t, inputs(t, `{gateway: {hostname: gw.example.com, parentRefs: [{name: public}]}}`)).Endpoints.Tunnel; got != "" {
 		t.Errorf("without a tunnel there is no endpoint of it, got %s", got)
+	}
+}
+
+// TestTunnelPathPrefix holds that a prefix with a dash in front is no option of
+// its own.
+func TestTunnelPathPrefix(t *testing.T) {
+	g := planned(t, inputs(t, `{tunnel: {pathPrefix: -ws}, gateway: {hostname: gw.example.com, parentRefs: [{name: public}]}, peers: [{name: a}]}`))
+	if start := strings.Join(g.TunnelConfig(&g.Peers[0]).PreUp, "\n"); !strings.Contains(start, " --http-upgrade-path-prefix='-ws' ") {
+		t.Errorf("want the option and its value in one argument, got\n%s", start)
 	}
 }
 

@@ -28,7 +28,7 @@ func (g *Gateway) TunnelConfig(p *Peer) wireguard.ClientConfig {
 	c.FwMark = wireguard.FirewallMark
 
 	local := "udp://" + tunnelLocal + ":" + spec.JoinHostPort("127.0.0.1", g.ListenPort) + "?timeout_sec=0"
-	start := fmt.Sprintf("nohup wstunnel --log-lvl WARN client --http-upgrade-path-prefix '%[1]s' --local-to-remote '%[2]s' --tls-verify-certificate"+
+	start := fmt.Sprintf("nohup wstunnel --log-lvl WARN client --http-upgrade-path-prefix='%[1]s' --local-to-remote '%[2]s' --tls-verify-certificate"+
 		" --tls-sni-override '%[4]s' --http-headers 'Host: %[4]s' --websocket-ping-frequency 30s --socket-so-mark %[3]d \"wss://${a:-%[4]s}:443\" >/dev/null 2>&1 & ",
 		g.TunnelPathPrefix(), local, wireguard.FirewallMark, g.GatewayAPI.Hostname)
 

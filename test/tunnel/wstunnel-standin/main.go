@@ -130,7 +130,7 @@ func (o *options) flag(command string, args []string) ([]string, error) {
 	case f.bare != nil:
 		f.bare(o)
 		return args, nil
-	case !inline && len(args) == 0:
+	case !inline && (len(args) == 0 || strings.HasPrefix(args[0], "-")):
 		return nil, fmt.Errorf("a value is required for '%s'", name)
 	case !inline:
 		value, args = args[0], args[1:]
