@@ -137,6 +137,7 @@ func (p *parser) container(path *field.Path, o v1alpha1.NamedObject, g *Gateway,
 	if c.Image == "" {
 		p.errs = append(p.errs, field.Required(path.Child("image"), "name the container's image"))
 	}
+	p.noClaims(path.Child("resources"), c.Resources)
 	p.containerPorts(path.Child("ports"), c.Ports, t)
 	p.containerEnv(path, c, g)
 	p.containerMounts(path.Child("volumeMounts"), c.VolumeMounts, t)

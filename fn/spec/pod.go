@@ -103,7 +103,16 @@ func (p *parser) resources(path *field.Path, raw *runtime.RawExtension) corev1.R
 	if raw != nil {
 		p.strict(path, raw.Raw, &r)
 	}
+	p.noClaims(path, r)
 	return r
+}
+
+// noClaims refuses claims of a pod's own: the gateway's pod has none, and the
+// sidecar comes into pods of all kinds.
+func (p *parser) noClaims(path *field.Path, r corev1.ResourceRequirements) {
+	if len(r.Claims) > 0 {
+		p.errs = append(p.errs, field.Forbidden(path.Child("claims"), "name claims of the pod, which are not made here: leave them out"))
+	}
 }
 
 // strict decodes a Kubernetes object and refuses fields that Kubernetes does

@@ -1,6 +1,9 @@
 package spec
 
-import "testing"
+import (
+	"fmt"
+	"testing"
+)
 
 func TestPod(t *testing.T) {
 	g := accepted(t, `
@@ -38,6 +41,21 @@ func TestPodRefused(t *testing.T) {
 		"Selector":   {"The API server would refuse it.", `{pod: {nodeSelector: {a: "b c"}}}`, []string{`spec.pod.nodeSelector[a]: Invalid value: "b c"`}},
 		"Grace":      {"It is bounded.", `{pod: {terminationGracePeriodSeconds: -1}}`, []string{`spec.pod.terminationGracePeriodSeconds: Invalid value: -1`}},
 	})
+}
+
+// TestClaimsRefused holds that no container asks for claims of the pod, which has
+// none: the API server would refuse the whole Deployment.
+func TestClaimsRefused(t *testing.T) {
+	for path, spec := range map[string]string{
+		"spec.resources":                    `{resources: %s}`,
+		"spec.gluetun.resources":            `{gluetun: {provider: protonvpn, credentials: {secretRef: {name: proton}}, resources: %s}}`,
+		"spec.tunnel.resources":             `{tunnel: {resources: %s}, gateway: {hostname: ws.example.com, parentRefs: [{name: public}]}}`,
+		"spec.initContainers[0].resources":  `{initContainers: [{name: a, image: i, resources: %s}]}`,
+		"spec.extraContainers[0].resources": `{extraContainers: [{name: a, image: i, resources: %s}]}`,
+	} {
+		_, errs := parse(t, fmt.Sprintf(spec, `{claims: [{name: gpu}]}`))
+		checkErrors(t, "The pod has no claims.", []string{path + ".claims: Forbidden: "}, errs)
+	}
 }
 
 // TestOwnMetadataRefused holds that nobody overrides what selectors, and

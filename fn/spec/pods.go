@@ -59,9 +59,6 @@ func (p *parser) pods(path *field.Path, in *v1alpha1.Pods, platform Platform) *P
 // sidecarResources refuses what the API server would refuse in every pod that
 // gets the sidecar: there it would be for others to read.
 func (p *parser) sidecarResources(path *field.Path, r corev1.ResourceRequirements) {
-	if len(r.Claims) > 0 {
-		p.errs = append(p.errs, field.Forbidden(path.Child("claims"), "are a pod's own, and the sidecar comes into pods of all kinds: leave them out"))
-	}
 	p.sidecarAmounts(path.Child("requests"), r.Requests)
 	p.sidecarAmounts(path.Child("limits"), r.Limits)
 	for _, name := range slices.Sorted(maps.Keys(r.Requests)) {
