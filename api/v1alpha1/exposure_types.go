@@ -41,7 +41,9 @@ type Service struct {
 	// +optional
 	LoadBalancerIP Address `json:"loadBalancerIP,omitempty"`
 
-	// LoadBalancerClass names the implementation, of a LoadBalancer.
+	// LoadBalancerClass names the implementation, of a LoadBalancer. Kubernetes
+	// lets nobody change it on one that exists: delete the Service, and it is made
+	// anew.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=317
@@ -72,7 +74,8 @@ type Service struct {
 	// +kubebuilder:validation:Enum=SingleStack;PreferDualStack;RequireDualStack
 	IPFamilyPolicy string `json:"ipFamilyPolicy,omitempty"`
 
-	// IPFamilies of the Service.
+	// IPFamilies of the Service. Kubernetes lets nobody change the first on one
+	// that exists: delete the Service, and it is made anew.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=2
