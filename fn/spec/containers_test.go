@@ -103,6 +103,7 @@ func TestOwnSecretsRefused(t *testing.T) {
 			"Flex":      {`volumes: [{name: v, flexVolume: {driver: d, secretRef: {name: %s}}}]`, `spec.volumes[0].flexVolume.secretRef.name`},
 			"Env":       {`extraContainers: [{name: a, image: i, env: [{name: A, valueFrom: {secretKeyRef: {name: %s, key: b}}}]}]`, `spec.extraContainers[0].env[0].valueFrom.secretKeyRef.name`},
 			"EnvFrom":   {`extraContainers: [{name: a, image: i, envFrom: [{secretRef: {name: %s}}]}]`, `spec.extraContainers[0].envFrom[0].secretRef.name`},
+			"Gluetun":   {`gluetun: {provider: protonvpn, credentials: {secretRef: {name: %s}}}`, `spec.gluetun.credentials.secretRef.name`},
 			"Init":      {`initContainers: [{name: a, image: i, envFrom: [{secretRef: {name: %s}}]}]`, `spec.initContainers[0].envFrom[0].secretRef.name`},
 		} {
 			t.Run(way+"/"+secret, func(t *testing.T) {

@@ -63,6 +63,8 @@ func (p *parser) gluetun(path *field.Path, g *Gateway) {
 	if in.Provider == "" || strings.ContainsFunc(in.Provider, notInProvider) {
 		p.refuse(path.Child("provider"), in.Provider, "is no provider: use gluetun's VPN_SERVICE_PROVIDER, in lower case, such as protonvpn or custom")
 	}
+	// gluetun's image is the user's to choose.
+	p.notOwnSecret(path.Child("credentials", "secretRef", "name"), out.CredentialsSecret, g)
 	p.oneOf(path.Child("type"), out.Type, VPNTypeWireGuard, VPNTypeOpenVPN)
 	p.gluetunServers(path.Child("servers"), out.Servers)
 	out.Endpoint = p.gluetunEndpoint(path, in, out)
