@@ -176,6 +176,18 @@ func TestInvariantsCanFail(t *testing.T) {
 			}
 			container(o)["env"] = env
 		}},
+		{"11 pods", "the kubelet on port 9588 of agent does not get past gluetun", func(o *outcome) {
+			for key, json := range map[string]string{
+				"env":       `[{"name": "FIREWALL_INPUT_PORTS", "value": "51820,9586"}]`,
+				"lifecycle": `{"preStop": {"httpGet": {"port": 9588}}}`,
+			} {
+				v := &structpb.Value{}
+				if err := v.UnmarshalJSON([]byte(json)); err != nil {
+					panic(err)
+				}
+				container(o)[key] = v
+			}
+		}},
 		{"11 status only", "has spec", func(o *outcome) { o.rsp.GetDesired().GetComposite().GetResource().GetFields()["spec"] = empty() }},
 		{"11 status only", "connection details", func(o *outcome) { o.rsp.GetDesired().GetComposite().ConnectionDetails = map[string][]byte{"a": nil} }},
 		{"11 status only", "conditions stand in the status", func(o *outcome) { statusOf(o.rsp)["conditions"] = empty() }},

@@ -62,7 +62,7 @@ func goodPods(tb testing.TB, o outcome) (bad []string) {
 		}
 	}
 	bad = append(bad, agentIsFirst(pod)...)
-	bad = append(bad, probesGetIn(all)...)
+	bad = append(bad, kubeletGetsIn(all)...)
 	for _, v := range pod.Volumes {
 		if v.Secret != nil && strings.HasSuffix(v.Secret.SecretName, ".seed") {
 			bad = append(bad, "the seed is mounted")
@@ -101,9 +101,9 @@ func agentIsFirst(pod corev1.PodSpec) (bad []string) {
 	return bad
 }
 
-// probesGetIn: gluetun's firewall drops what it is not told to let in, so it is
-// told of every port that the kubelet probes.
-func probesGetIn(containers []corev1.Container) (bad []string) {
+// kubeletGetsIn: gluetun's firewall drops what it is not told to let in, so it
+// is told of every port that the kubelet probes, or runs a hook on.
+func kubeletGetsIn(containers []corev1.Container) (bad []string) {
 	var in []string
 	for _, c := range containers {
 		for _, e := range c.Env {
@@ -116,8 +116,11 @@ func probesGetIn(containers []corev1.Container) (bad []string) {
 		return nil
 	}
 	for _, c := range containers {
-		for _, p := range []*corev1.Probe{c.LivenessProbe, c.ReadinessProbe, c.StartupProbe} {
-			port := probed(p)
+		ports := []string{probed(c.LivenessProbe), probed(c.ReadinessProbe), probed(c.StartupProbe)}
+		if c.Lifecycle != nil {
+			ports = append(ports, hooked(c.Lifecycle.PostStart), hooked(c.Lifecycle.PreStop))
+		}
+		for _, port := range ports {
 			for _, named := range c.Ports {
 				if named.Name == port {
 					port = strconv.Itoa(int(named.ContainerPort))
@@ -125,7 +128,7 @@ func probesGetIn(containers []corev1.Container) (bad []string) {
 			}
 			// A port of 0 is none: the API server refuses it.
 			if port != "" && port != "0" && !slices.Contains(in, port) {
-				bad = append(bad, fmt.Sprintf("the probe of %s on port %s does not get past gluetun", c.Name, port))
+				bad = append(bad, fmt.Sprintf("the kubelet on port %s of %s does not get past gluetun", port, c.Name))
 			}
 		}
 	}
@@ -160,6 +163,13 @@ func probed(p *corev1.Probe) string {
 		return ""
 	}
 	return port.String()
+}
+
+func hooked(h *corev1.LifecycleHandler) string {
+	if h == nil || h.HTTPGet == nil {
+		return ""
+	}
+	return h.HTTPGet.Port.String()
 }
 
 // distinct reports what is there twice, and returns all that is there.

@@ -146,7 +146,7 @@ func gluetunEnv(g *plan.Gateway) []corev1.EnvVar {
 }
 
 // inputPorts are exactly the ports on which the pod listens for others than
-// itself, and is probed. Sidecars are among the init containers, too.
+// itself, and for the kubelet. Sidecars are among the init containers, too.
 func inputPorts(g *plan.Gateway) []string {
 	ports := []string{strconv.Itoa(g.ListenPort), strconv.Itoa(wireguard.HTTPPort)}
 	add := func(port int32) {
@@ -163,6 +163,10 @@ func inputPorts(g *plan.Gateway) []string {
 		}
 		for _, p := range []*corev1.Probe{c.LivenessProbe, c.ReadinessProbe, c.StartupProbe} {
 			add(probedPort(p))
+		}
+		if c.Lifecycle != nil {
+			add(hookPort(c.Lifecycle.PostStart))
+			add(hookPort(c.Lifecycle.PreStop))
 		}
 	}
 	return ports
@@ -183,6 +187,15 @@ func probedPort(p *corev1.Probe) int32 {
 	default:
 		return 0
 	}
+}
+
+// hookPort is the port of a hook that the kubelet runs from the node, 0 for
+// none. It runs none by TCP alone.
+func hookPort(h *corev1.LifecycleHandler) int32 {
+	if h == nil || h.HTTPGet == nil {
+		return 0
+	}
+	return h.HTTPGet.Port.IntVal
 }
 
 func prefixStrings(ns []netip.Prefix) []string {
