@@ -163,56 +163,92 @@ func (p *parser) portForwarding(path *field.Path, out *Gluetun) {
 }
 
 // computed are gluetun's variables that have one right value, by where it comes
-// from. The names that older versions of gluetun had for them count too.
+// from. The names that older versions of gluetun had for them count too: every
+// version prefers those that it still knows.
 var computed = map[string]string{
-	"VPN_SERVICE_PROVIDER":               "spec.gluetun.provider",
-	"VPN_TYPE":                           "spec.gluetun.type",
-	"VPN_INTERFACE":                      "the gateway's firewall",
-	"WIREGUARD_INTERFACE":                "the gateway's firewall",
-	"OPENVPN_INTERFACE":                  "the gateway's firewall",
-	"VPN_PORT_FORWARDING":                "spec.gluetun.portForwarding",
-	"PORT_FORWARDING":                    "spec.gluetun.portForwarding",
-	"VPN_PORT_FORWARDING_STATUS_FILE":    "the volume " + VolumeGluetunStatus,
-	"SERVER_COUNTRIES":                   "spec.gluetun.servers.countries",
-	"SERVER_REGIONS":                     "spec.gluetun.servers.regions",
-	"SERVER_CITIES":                      "spec.gluetun.servers.cities",
-	"SERVER_HOSTNAMES":                   "spec.gluetun.servers.hostnames",
-	"SERVER_NAMES":                       "spec.gluetun.servers.names",
-	"WIREGUARD_ENDPOINT_IP":              "spec.gluetun.endpoint.ip",
-	"WIREGUARD_ENDPOINT_PORT":            "spec.gluetun.endpoint.port",
-	"OPENVPN_ENDPOINT_IP":                "spec.gluetun.endpoint.ip",
-	"OPENVPN_ENDPOINT_PORT":              "spec.gluetun.endpoint.port",
-	"VPN_ENDPOINT_IP":                    "spec.gluetun.endpoint.ip",
-	"VPN_ENDPOINT_PORT":                  "spec.gluetun.endpoint.port",
-	"WIREGUARD_PUBLIC_KEY":               "spec.gluetun.endpoint.publicKey",
-	"WIREGUARD_MTU":                      "spec.mtu.direct",
-	"WIREGUARD_IMPLEMENTATION":           "the gateway's pod",
-	"WIREGUARD_PRIVATE_KEY":              "spec.gluetun.credentials",
-	"WIREGUARD_PRIVATE_KEY_SECRETFILE":   "spec.gluetun.credentials",
-	"WIREGUARD_PRESHARED_KEY":            "spec.gluetun.credentials",
-	"WIREGUARD_PRESHARED_KEY_SECRETFILE": "spec.gluetun.credentials",
-	"WIREGUARD_ADDRESSES":                "spec.gluetun.credentials",
-	"WIREGUARD_ADDRESSES_SECRETFILE":     "spec.gluetun.credentials",
-	"WIREGUARD_CONF_SECRETFILE":          "spec.gluetun.credentials",
-	"OPENVPN_USER":                       "spec.gluetun.credentials",
-	"OPENVPN_USER_SECRETFILE":            "spec.gluetun.credentials",
-	"OPENVPN_PASSWORD":                   "spec.gluetun.credentials",
-	"OPENVPN_PASSWORD_SECRETFILE":        "spec.gluetun.credentials",
-	"FIREWALL":                           "the gateway, which must not leak",
+	"VPN_SERVICE_PROVIDER": "spec.gluetun.provider",
+	"VPNSP":                "spec.gluetun.provider",
+	"VPN_TYPE":             "spec.gluetun.type",
+	"VPN_INTERFACE":        "the gateway's firewall",
+	"WIREGUARD_INTERFACE":  "the gateway's firewall",
+	"OPENVPN_INTERFACE":    "the gateway's firewall",
+
+	"VPN_PORT_FORWARDING":                                     "spec.gluetun.portForwarding",
+	"PORT_FORWARDING":                                         "spec.gluetun.portForwarding",
+	"PRIVATE_INTERNET_ACCESS_VPN_PORT_FORWARDING":             "spec.gluetun.portForwarding",
+	"VPN_PORT_FORWARDING_STATUS_FILE":                         "the volume " + VolumeGluetunStatus,
+	"PORT_FORWARDING_STATUS_FILE":                             "the volume " + VolumeGluetunStatus,
+	"PRIVATE_INTERNET_ACCESS_VPN_PORT_FORWARDING_STATUS_FILE": "the volume " + VolumeGluetunStatus,
+
+	"SERVER_COUNTRIES": "spec.gluetun.servers.countries",
+	"COUNTRY":          "spec.gluetun.servers.countries",
+	"SERVER_REGIONS":   "spec.gluetun.servers.regions",
+	"REGION":           "spec.gluetun.servers.regions",
+	"SERVER_CITIES":    "spec.gluetun.servers.cities",
+	"CITY":             "spec.gluetun.servers.cities",
+	"SERVER_HOSTNAMES": "spec.gluetun.servers.hostnames",
+	"SERVER_HOSTNAME":  "spec.gluetun.servers.hostnames",
+	"SERVER_NAMES":     "spec.gluetun.servers.names",
+	"SERVER_NAME":      "spec.gluetun.servers.names",
+
+	"WIREGUARD_ENDPOINT_IP":   "spec.gluetun.endpoint.ip",
+	"OPENVPN_ENDPOINT_IP":     "spec.gluetun.endpoint.ip",
+	"OPENVPN_TARGET_IP":       "spec.gluetun.endpoint.ip",
+	"VPN_ENDPOINT_IP":         "spec.gluetun.endpoint.ip",
+	"WIREGUARD_ENDPOINT_PORT": "spec.gluetun.endpoint.port",
+	"WIREGUARD_PORT":          "spec.gluetun.endpoint.port",
+	"OPENVPN_ENDPOINT_PORT":   "spec.gluetun.endpoint.port",
+	"OPENVPN_PORT":            "spec.gluetun.endpoint.port",
+	"VPN_ENDPOINT_PORT":       "spec.gluetun.endpoint.port",
+	"PORT":                    "spec.gluetun.endpoint.port",
+	"WIREGUARD_PUBLIC_KEY":    "spec.gluetun.endpoint.publicKey",
+
+	"WIREGUARD_MTU":            "spec.mtu.direct",
+	"WIREGUARD_IMPLEMENTATION": "the gateway's pod",
+
+	"WIREGUARD_PRIVATE_KEY":     "spec.gluetun.credentials",
+	"WIREGUARD_PRESHARED_KEY":   "spec.gluetun.credentials",
+	"WIREGUARD_ADDRESSES":       "spec.gluetun.credentials",
+	"WIREGUARD_ADDRESS":         "spec.gluetun.credentials",
+	"WIREGUARD_CONF_SECRETFILE": "spec.gluetun.credentials",
+	"OPENVPN_USER":              "spec.gluetun.credentials",
+	"USER":                      "spec.gluetun.credentials",
+	"OPENVPN_PASSWORD":          "spec.gluetun.credentials",
+	"PASSWORD":                  "spec.gluetun.credentials",
+
+	"FIREWALL": "the gateway, which must not leak",
 	"FIREWALL_ENABLED_DISABLING_IT_SHOOTS_YOU_IN_YOUR_FOOT": "the gateway, which must not leak",
-	"FIREWALL_INPUT_PORTS":                     "spec.listenPort and what else listens",
-	"FIREWALL_OUTBOUND_SUBNETS":                "spec.gluetun.outboundSubnets",
-	"EXTRA_SUBNETS":                            "spec.gluetun.outboundSubnets",
+	"FIREWALL_INPUT_PORTS":      "spec.listenPort and what else listens",
+	"FIREWALL_OUTBOUND_SUBNETS": "spec.gluetun.outboundSubnets",
+	"EXTRA_SUBNETS":             "spec.gluetun.outboundSubnets",
+
 	"HEALTH_SERVER_ADDRESS":                    "the gateway's pod",
 	"HTTP_CONTROL_SERVER_ADDRESS":              "the gateway's pod",
+	"CONTROL_SERVER_ADDRESS":                   "the gateway's pod",
 	"HTTP_CONTROL_SERVER_PORT":                 "the gateway's pod",
 	"HTTP_CONTROL_SERVER_AUTH_CONFIG_FILEPATH": "the gateway's pod",
 	"HTTP_CONTROL_SERVER_AUTH_DEFAULT_ROLE":    "the gateway's pod",
-	"DNS_SERVER":                               "spec.dns",
-	"DOT":                                      "spec.dns",
-	"DNS_KEEP_NAMESERVER":                      "spec.dns",
 	"PUID":                                     "the gateway's pod",
+	"UID":                                      "the gateway's pod",
 	"PGID":                                     "the gateway's pod",
+	"GID":                                      "the gateway's pod",
+
+	"DNS_SERVER":          "spec.dns",
+	"DOT":                 "spec.dns",
+	"DNS_KEEP_NAMESERVER": "spec.dns",
+}
+
+// setBy returns where the value of a variable comes from, if it is computed.
+// gluetun reads every setting from a file too, and another variable says which.
+func setBy(variable string) (from string, ours bool) {
+	for _, suffix := range []string{"", "_SECRETFILE", "_FILE"} {
+		if setting, ok := strings.CutSuffix(variable, suffix); ok {
+			if from, ours = computed[setting]; ours {
+				return from, true
+			}
+		}
+	}
+	return "", false
 }
 
 // envName is the form of all of gluetun's variables.
@@ -223,7 +259,7 @@ func (p *parser) gluetunEnv(path *field.Path, out *Gluetun) {
 	other := map[string]string{VPNTypeWireGuard: "OPENVPN_", VPNTypeOpenVPN: "WIREGUARD_"}[out.Type]
 	for i, e := range out.Env {
 		at := path.Index(i)
-		switch from, ours := computed[e.Name]; {
+		switch from, ours := setBy(e.Name); {
 		case !envName.MatchString(e.Name):
 			p.refuse(at.Child("name"), e.Name, "is no name of a setting: gluetun's are in capitals, digits and underscores")
 		case seen[e.Name]:

@@ -126,6 +126,50 @@ func TestGluetunEnvComputed(t *testing.T) {
 	}
 }
 
+// gluetun prefers the old name of a setting to the new one, and a file to both.
+func TestGluetunEnvOtherNames(t *testing.T) {
+	for name, from := range map[string]string{
+		"VPNSP":           "spec.gluetun.provider",
+		"PORT_FORWARDING": "spec.gluetun.portForwarding",
+		"PRIVATE_INTERNET_ACCESS_VPN_PORT_FORWARDING":             "spec.gluetun.portForwarding",
+		"PORT_FORWARDING_STATUS_FILE":                             "the volume gluetun-status",
+		"PRIVATE_INTERNET_ACCESS_VPN_PORT_FORWARDING_STATUS_FILE": "the volume gluetun-status",
+		"COUNTRY":                  "spec.gluetun.servers.countries",
+		"REGION":                   "spec.gluetun.servers.regions",
+		"CITY":                     "spec.gluetun.servers.cities",
+		"SERVER_HOSTNAME":          "spec.gluetun.servers.hostnames",
+		"SERVER_NAME":              "spec.gluetun.servers.names",
+		"OPENVPN_TARGET_IP":        "spec.gluetun.endpoint.ip",
+		"PORT":                     "spec.gluetun.endpoint.port",
+		"OPENVPN_PORT":             "spec.gluetun.endpoint.port",
+		"WIREGUARD_PORT":           "spec.gluetun.endpoint.port",
+		"WIREGUARD_ADDRESS":        "spec.gluetun.credentials",
+		"USER":                     "spec.gluetun.credentials",
+		"PASSWORD":                 "spec.gluetun.credentials",
+		"EXTRA_SUBNETS":            "spec.gluetun.outboundSubnets",
+		"CONTROL_SERVER_ADDRESS":   "the gateway's pod",
+		"HTTP_CONTROL_SERVER_PORT": "the gateway's pod",
+		"DOT":                      "spec.dns",
+		"UID":                      "the gateway's pod",
+		"GID":                      "the gateway's pod",
+
+		"WIREGUARD_PRIVATE_KEY_SECRETFILE":           "spec.gluetun.credentials",
+		"WIREGUARD_CONF_SECRETFILE":                  "spec.gluetun.credentials",
+		"USER_SECRETFILE":                            "spec.gluetun.credentials",
+		"PASSWORD_FILE":                              "spec.gluetun.credentials",
+		"SERVER_COUNTRIES_SECRETFILE":                "spec.gluetun.servers.countries",
+		"CITY_FILE":                                  "spec.gluetun.servers.cities",
+		"VPN_PORT_FORWARDING_STATUS_FILE_SECRETFILE": "the volume gluetun-status",
+		"FIREWALL_ENABLED_DISABLING_IT_SHOOTS_YOU_IN_YOUR_FOOT_SECRETFILE": "the gateway, which must not leak",
+	} {
+		for _, vpn := range []string{VPNTypeWireGuard, VPNTypeOpenVPN} {
+			_, errs := parse(t, withGluetun(fmt.Sprintf("type: %s, env: [{name: %s, value: x}]", vpn, name)))
+			checkErrors(t, vpn+" "+name, []string{fmt.Sprintf("spec.gluetun.env[0].name: Forbidden: %s is set by %s: leave it out here", name, from)}, errs)
+		}
+	}
+	accepted(t, withGluetun("env: [{name: PUBLICIP_FILE, value: /tmp/gluetun/ip}, {name: HTTPPROXY_USER_SECRETFILE, value: /run/secrets/gluetun/proxy-user}]"))
+}
+
 func TestOverlapsTunnel(t *testing.T) {
 	cases := map[string]struct {
 		reason   string
