@@ -48,6 +48,10 @@ func TestEgressReady(t *testing.T) {
 			"The message says what to do.", egressSpec, new(in(wireguard.EgressCredentialsMissing)), no, "CredentialsMissing",
 			`The Secret "proton" does not hold wireguard-private-key: create it, or add what is missing.`, nil,
 		},
+		"CredentialsAddress": {
+			"Most providers give each customer an address.", strings.Replace(egressSpec, "protonvpn", "mullvad", 1),
+			new(in(wireguard.EgressCredentialsMissing)), no, "CredentialsMissing", `The Secret "proton" does not hold wireguard-private-key and wireguard-addresses: create it, or add what is missing.`, nil,
+		},
 		"CredentialsOpenVPN": {
 			"Each type has its own.", strings.Replace(egressSpec, "provider: protonvpn", "provider: protonvpn\n  type: openvpn", 1),
 			new(in(wireguard.EgressCredentialsMissing)), no, "CredentialsMissing", `The Secret "proton" does not hold openvpn-user and openvpn-password: create it, or add what is missing.`, nil,

@@ -73,7 +73,7 @@ func agent(g *plan.Gateway) corev1.Container {
 		)
 	}
 	if g.Gluetun != nil {
-		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: spec.VolumeGluetunCredentials, MountPath: pathGluetunCredentials, ReadOnly: true})
+		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: spec.VolumeGluetunCredentials, MountPath: spec.PathGluetunCredentials, ReadOnly: true})
 	}
 	return c
 }

@@ -16,12 +16,11 @@ import (
 	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
 )
 
-// Where gluetun finds its files.
+// Where gluetun finds its other files.
 const (
-	pathGluetunCredentials = "/run/secrets/gluetun"
-	pathGluetunRules       = "/iptables"
-	pathGluetunData        = "/gluetun"
-	pathGluetunStatus      = "/tmp/gluetun"
+	pathGluetunRules  = "/iptables"
+	pathGluetunData   = "/gluetun"
+	pathGluetunStatus = "/tmp/gluetun"
 )
 
 // gluetun is the tunnel to the commercial VPN. It is a sidecar without startup
@@ -57,7 +56,7 @@ func gluetun(g *plan.Gateway) corev1.Container {
 		},
 		VolumeMounts: []corev1.VolumeMount{
 			{Name: spec.VolumeTunDevice, MountPath: pathTunDevice},
-			{Name: spec.VolumeGluetunCredentials, MountPath: pathGluetunCredentials, ReadOnly: true},
+			{Name: spec.VolumeGluetunCredentials, MountPath: spec.PathGluetunCredentials, ReadOnly: true},
 			{Name: spec.VolumeGluetunRules, MountPath: pathGluetunRules, ReadOnly: true},
 			{Name: spec.VolumeGluetunData, MountPath: pathGluetunData},
 			{Name: spec.VolumeGluetunStatus, MountPath: pathGluetunStatus},
@@ -76,7 +75,7 @@ func gluetunEnv(g *plan.Gateway) []corev1.EnvVar {
 			set(name, strings.Join(values, ","))
 		}
 	}
-	file := func(name, file string) { set(name+"_SECRETFILE", pathGluetunCredentials+"/"+file) }
+	file := func(name, file string) { set(name+"_SECRETFILE", spec.PathGluetunCredentials+"/"+file) }
 
 	set("VPN_SERVICE_PROVIDER", t.Provider)
 	set("VPN_TYPE", t.Type)

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/wireguardgateway/function-wireguard-gateway/api/v1alpha1"
@@ -276,8 +277,10 @@ func (p *parser) gluetunEnv(path *field.Path, out *Gluetun) {
 	}
 }
 
-// Files in the Secret with the user's credentials.
+// Files in the Secret with the user's credentials, and where gluetun finds them.
 const (
+	PathGluetunCredentials = "/run/secrets/gluetun"
+
 	FileWireGuardPrivateKey   = "wireguard-private-key"
 	FileWireGuardPresharedKey = "wireguard-preshared-key"
 	FileWireGuardAddresses    = "wireguard-addresses"
@@ -285,16 +288,58 @@ const (
 	FileOpenVPNPassword       = "openvpn-password"
 )
 
-// NeededCredentials are the files that gluetun cannot start without.
+// wireGuardProviders are those of which our gluetun has WireGuard servers, with
+// what it cannot start without beside the private key. It knows the address
+// where all customers have the same.
+var wireGuardProviders = map[string][]string{
+	"airvpn":       {FileWireGuardAddresses, FileWireGuardPresharedKey},
+	providerCustom: {FileWireGuardAddresses},
+	"fastestvpn":   {FileWireGuardAddresses},
+	"ivpn":         {FileWireGuardAddresses},
+	"mullvad":      {FileWireGuardAddresses},
+	"nordvpn":      nil,
+	"protonvpn":    nil,
+	"surfshark":    {FileWireGuardAddresses},
+	"windscribe":   {FileWireGuardAddresses},
+}
+
+// openVPNCredentials are what gluetun cannot start without where that is not a
+// user with a password. Certificates are settings of their own.
+var openVPNCredentials = map[string][]string{
+	"airvpn":    nil,
+	"ivpn":      {FileOpenVPNUser}, // it may be an account that has no password
+	"vpnsecure": nil,
+}
+
+// envOpenVPNConfig has the path of the configuration for a server of the user's
+// own.
+const envOpenVPNConfig = "OPENVPN_CUSTOM_CONFIG"
+
+// NeededCredentials are the files that gluetun cannot start without. No
+// setting stands for one of them: all that could are computed.
 func (t *Gluetun) NeededCredentials() []string {
-	switch {
-	case t.Type == VPNTypeOpenVPN:
-		return []string{FileOpenVPNUser, FileOpenVPNPassword}
+	switch files, other := openVPNCredentials[t.Provider]; {
+	case t.Type == VPNTypeWireGuard:
+		return slices.Concat([]string{FileWireGuardPrivateKey}, wireGuardProviders[t.Provider])
 	case t.Provider == providerCustom:
-		return []string{FileWireGuardPrivateKey, FileWireGuardAddresses}
+		return t.openVPNConfig()
+	case other:
+		return files
 	default:
-		return []string{FileWireGuardPrivateKey}
+		return []string{FileOpenVPNUser, FileOpenVPNPassword}
 	}
+}
+
+// openVPNConfig is the configuration for a server of the user's own, if it is
+// in the Secret.
+func (t *Gluetun) openVPNConfig() []string {
+	for _, e := range t.Env {
+		file, ok := strings.CutPrefix(e.Value, PathGluetunCredentials+"/")
+		if ok && e.Name == envOpenVPNConfig && len(validation.IsConfigMapKey(file)) == 0 {
+			return []string{file}
+		}
+	}
+	return nil
 }
 
 // providerTunnels are networks that providers use inside their tunnels, for

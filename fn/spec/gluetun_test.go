@@ -39,9 +39,6 @@ func TestGluetun(t *testing.T) {
 		"Type":          {"WireGuard is the default.", "", func(g *Gluetun) any { return g.Type }, VPNTypeWireGuard},
 		"Subnets":       {"The cluster's networks are reached directly.", "", func(g *Gluetun) any { return g.OutboundSubnets }, cluster},
 		"MoreSubnets":   {"The user's come on top, none twice.", "outboundSubnets: [192.168.50.0/24, 10.43.0.0/16]", func(g *Gluetun) any { return g.OutboundSubnets }, append(slices.Clone(cluster), netip.MustParsePrefix("192.168.50.0/24"))},
-		"Credentials":   {"A provider that gluetun knows gives the address by itself.", "", func(g *Gluetun) any { return g.NeededCredentials() }, []string{"wireguard-private-key"}},
-		"OwnServer":     {"A server of the user's own does not.", "provider: custom, " + testEndpoint, func(g *Gluetun) any { return g.NeededCredentials() }, []string{"wireguard-private-key", "wireguard-addresses"}},
-		"OpenVPN":       {"OpenVPN has a user with a password.", "type: openvpn", func(g *Gluetun) any { return g.NeededCredentials() }, []string{"openvpn-user", "openvpn-password"}},
 		"OpenVPNServer": {"A server of OpenVPN has no public key.", "provider: custom, type: openvpn, endpoint: {ip: 198.51.100.10, port: 1194}", func(g *Gluetun) any { return g.Endpoint.PublicKey }, ""},
 		"IPv6Server":    {"A server may have an IPv6 address.", "provider: custom, " + strings.Replace(testEndpoint, "198.51.100.10", `"2001:db8:3::10"`, 1), func(g *Gluetun) any { return g.Endpoint.IP }, "2001:db8:3::10"},
 		"Forwarding":    {"Some providers forward ports.", "portForwarding: {enabled: true}", func(g *Gluetun) any { return g.PortForwarding }, true},
@@ -58,6 +55,44 @@ func TestGluetun(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := accepted(t, withGluetun(tc.settings))
 			if diff := cmp.Diff(tc.want, tc.check(g.Gluetun), netTypes); diff != "" {
+				t.Errorf("%s: -want, +got:\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+func TestNeededCredentials(t *testing.T) {
+	const key, addresses, preshared, user, password = "wireguard-private-key", "wireguard-addresses", "wireguard-preshared-key", "openvpn-user", "openvpn-password"
+	withConfig := func(path string) string {
+		return fmt.Sprintf("provider: custom, type: openvpn, endpoint: {ip: 198.51.100.10, port: 1194}, env: [{name: OPENVPN_CUSTOM_CONFIG, value: %s}]", path)
+	}
+	cases := map[string]struct {
+		reason   string
+		settings string
+		want     []string
+	}{
+		"NordVPN":    {"All customers have one address inside the tunnel.", "provider: nordvpn", []string{key}},
+		"ProtonVPN":  {"All customers have one address inside the tunnel.", "provider: protonvpn", []string{key}},
+		"AirVPN":     {"Each customer has an address, and a second key.", "provider: airvpn", []string{key, addresses, preshared}},
+		"FastestVPN": {"Each customer has an address.", "provider: fastestvpn", []string{key, addresses}},
+		"IVPN":       {"Each customer has an address.", "provider: ivpn", []string{key, addresses}},
+		"Mullvad":    {"Each customer has an address.", "provider: mullvad", []string{key, addresses}},
+		"Surfshark":  {"Each customer has an address.", "provider: surfshark", []string{key, addresses}},
+		"Windscribe": {"Each customer has an address.", "provider: windscribe", []string{key, addresses}},
+		"OwnServer":  {"gluetun knows nothing of it.", "provider: custom, " + testEndpoint, []string{key, addresses}},
+		"Unknown":    {"A newer gluetun may know the address.", "provider: newvpn, image: example.com/gluetun:v4", []string{key}},
+
+		"OpenVPN":          {"OpenVPN has a user with a password.", "type: openvpn", []string{user, password}},
+		"OpenVPNAccount":   {"The number of an account needs no password.", "provider: ivpn, type: openvpn", []string{user}},
+		"OpenVPNAirVPN":    {"A certificate stands for both.", "provider: airvpn, type: openvpn", nil},
+		"OpenVPNSecure":    {"A certificate stands for both.", "provider: vpnsecure, type: openvpn", nil},
+		"OpenVPNConfig":    {"Whether a server of the user's own asks for a user is not known.", withConfig("/run/secrets/gluetun/custom.ovpn"), []string{"custom.ovpn"}},
+		"OpenVPNElsewhere": {"A configuration that is not the Secret's is not missing there.", withConfig("/tmp/gluetun/custom.ovpn"), nil},
+		"OpenVPNBelow":     {"Secrets have no folders.", withConfig("/run/secrets/gluetun/../custom.ovpn"), nil},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, accepted(t, withGluetun(tc.settings)).Gluetun.NeededCredentials()); diff != "" {
 				t.Errorf("%s: -want, +got:\n%s", tc.reason, diff)
 			}
 		})
