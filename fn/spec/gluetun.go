@@ -2,6 +2,7 @@ package spec
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"regexp"
 	"slices"
@@ -61,12 +62,10 @@ func (p *parser) gluetun(path *field.Path, g *Gateway) {
 		Image:             defaulted(in.Image, g.Platform.Images.Gluetun),
 		Resources:         p.resources(path.Child("resources"), in.Resources),
 	}
-	if in.Provider == "" || strings.ContainsFunc(in.Provider, notInProvider) {
-		p.refuse(path.Child("provider"), in.Provider, "is no provider: use gluetun's VPN_SERVICE_PROVIDER, in lower case, such as protonvpn or custom")
-	}
 	// gluetun's image is the user's to choose.
 	p.notOwnSecret(path.Child("credentials", "secretRef", "name"), out.CredentialsSecret, g)
 	p.oneOf(path.Child("type"), out.Type, VPNTypeWireGuard, VPNTypeOpenVPN)
+	p.gluetunProvider(path, in, out)
 	p.gluetunServers(path.Child("servers"), out.Servers)
 	out.Endpoint = p.gluetunEndpoint(path, in, out)
 	p.gluetunEnv(path.Child("env"), out)
@@ -82,6 +81,36 @@ func (p *parser) gluetun(path *field.Path, g *Gateway) {
 
 func notInProvider(r rune) bool {
 	return (r < 'a' || r > 'z') && (r < '0' || r > '9') && !strings.ContainsRune(" ._-", r)
+}
+
+// gluetunProvider refuses what gluetun ends over as soon as it starts. It has
+// WireGuard of more providers with every version, so nothing is refused of an
+// image that the user names, nor of one of the platform's that is not ours.
+func (p *parser) gluetunProvider(path *field.Path, in *v1alpha1.Gluetun, out *Gluetun) {
+	_, known := wireGuardProviders[out.Provider]
+	switch {
+	case out.Provider == "" || strings.ContainsFunc(out.Provider, notInProvider):
+		p.refuse(path.Child("provider"), out.Provider, "is no provider: use gluetun's VPN_SERVICE_PROVIDER, in lower case, such as protonvpn or custom")
+	case out.Type == VPNTypeWireGuard && !known && in.Image == "" && isOurGluetun(out.Image):
+		providers := slices.Sorted(maps.Keys(wireGuardProviders))
+		last := len(providers) - 1
+		p.refuse(path.Child("provider"), out.Provider, fmt.Sprintf("has no WireGuard in %s: set type to openvpn, use %s or %s, or set image to a gluetun that has it",
+			DefaultGluetunImage, strings.Join(providers[:last], ", "), providers[last]))
+	}
+	configured := slices.ContainsFunc(out.Env, func(e v1alpha1.EnvVar) bool { return e.Name == envOpenVPNConfig && e.Value != "" })
+	if out.Type == VPNTypeOpenVPN && out.Provider == providerCustom && !configured {
+		p.errs = append(p.errs, field.Required(path.Child("env"), fmt.Sprintf(
+			"provider custom of type openvpn needs %s, the path of its configuration: put that into the Secret of credentials and name it %s/KEY, or set type to wireguard",
+			envOpenVPNConfig, PathGluetunCredentials)))
+	}
+}
+
+// isOurGluetun tells whether an image is the one that this package knows: by
+// its tag, or as a release has it, by a digest alone.
+func isOurGluetun(image string) bool {
+	name, _, pinned := strings.Cut(image, "@")
+	repository, _, _ := strings.Cut(DefaultGluetunImage, ":")
+	return name == DefaultGluetunImage || (pinned && name == repository)
 }
 
 // outboundSubnets returns what the pod reaches beside the tunnel: the cluster's
@@ -144,8 +173,9 @@ func (p *parser) gluetunEndpoint(path *field.Path, in *v1alpha1.Gluetun, out *Gl
 	return e
 }
 
-// forwardingProviders give their customers ports.
-var forwardingProviders = []string{"perfect privacy", "private internet access", "privatevpn", "protonvpn"}
+// forwardingProviders give their customers ports, all but the first with
+// OpenVPN alone.
+var forwardingProviders = []string{"protonvpn", "perfect privacy", "private internet access", "privatevpn"}
 
 // envForwardingProvider names the provider behind provider custom.
 const envForwardingProvider = "VPN_PORT_FORWARDING_PROVIDER"
@@ -159,8 +189,8 @@ func (p *parser) portForwarding(path *field.Path, out *Gluetun) {
 		return
 	}
 	p.errs = append(p.errs, field.Forbidden(path, fmt.Sprintf(
-		"does not work with provider %q: use %s, or custom with one of these as %s in env, or leave it out",
-		out.Provider, strings.Join(forwardingProviders, ", "), envForwardingProvider)))
+		"does not work with provider %q: use %s, or %s, %s or %s with type openvpn, or custom with one of these as %s in env, or leave it out",
+		out.Provider, forwardingProviders[0], forwardingProviders[1], forwardingProviders[2], forwardingProviders[3], envForwardingProvider)))
 }
 
 // computed are gluetun's variables that have one right value, by where it comes

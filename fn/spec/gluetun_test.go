@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/wireguardgateway/function-wireguard-gateway/api/v1alpha1"
+	"github.com/wireguardgateway/function-wireguard-gateway/input/v1beta1"
 )
 
 // withGluetun is a gateway with these settings of gluetun's beside those that it
@@ -39,7 +40,7 @@ func TestGluetun(t *testing.T) {
 		"Type":          {"WireGuard is the default.", "", func(g *Gluetun) any { return g.Type }, VPNTypeWireGuard},
 		"Subnets":       {"The cluster's networks are reached directly.", "", func(g *Gluetun) any { return g.OutboundSubnets }, cluster},
 		"MoreSubnets":   {"The user's come on top, none twice.", "outboundSubnets: [192.168.50.0/24, 10.43.0.0/16]", func(g *Gluetun) any { return g.OutboundSubnets }, append(slices.Clone(cluster), netip.MustParsePrefix("192.168.50.0/24"))},
-		"OpenVPNServer": {"A server of OpenVPN has no public key.", "provider: custom, type: openvpn, endpoint: {ip: 198.51.100.10, port: 1194}", func(g *Gluetun) any { return g.Endpoint.PublicKey }, ""},
+		"OpenVPNServer": {"A server of OpenVPN has no public key.", "provider: custom, type: openvpn, endpoint: {ip: 198.51.100.10, port: 1194}, env: [{name: OPENVPN_CUSTOM_CONFIG, value: /run/secrets/gluetun/a.ovpn}]", func(g *Gluetun) any { return g.Endpoint.PublicKey }, ""},
 		"IPv6Server":    {"A server may have an IPv6 address.", "provider: custom, " + strings.Replace(testEndpoint, "198.51.100.10", `"2001:db8:3::10"`, 1), func(g *Gluetun) any { return g.Endpoint.IP }, "2001:db8:3::10"},
 		"Forwarding":    {"Some providers forward ports.", "portForwarding: {enabled: true}", func(g *Gluetun) any { return g.PortForwarding }, true},
 		"ForwardingOff": {"Any provider can go without.", "provider: mullvad, portForwarding: {enabled: false}", func(g *Gluetun) any { return g.PortForwarding }, false},
@@ -112,10 +113,12 @@ func TestGluetunRefused(t *testing.T) {
 		"OtherEndpoint": {"A known provider has servers of its own.", withGluetun(testEndpoint), []string{`spec.gluetun.endpoint: Forbidden: is for provider custom, not for "protonvpn"`}},
 		"NoPublicKey":   {"A WireGuard server is known by its key.", withGluetun("provider: custom, endpoint: {ip: 198.51.100.10, port: 51821}"), []string{"spec.gluetun.endpoint.publicKey: Required value"}},
 		"BadPublicKey":  {"A key is 32 bytes.", withGluetun("provider: custom, endpoint: {ip: 198.51.100.10, port: 51821, publicKey: short}"), []string{"spec.gluetun.endpoint.publicKey: Invalid value"}},
-		"OpenVPNKey":    {"OpenVPN has no such key.", withGluetun("provider: custom, type: openvpn, " + testEndpoint), []string{"spec.gluetun.endpoint.publicKey: Forbidden: is for type wireguard"}},
+		"OpenVPNKey":    {"OpenVPN has no such key.", withGluetun("provider: custom, type: openvpn, env: [{name: OPENVPN_CUSTOM_CONFIG, value: /a}], " + testEndpoint), []string{"spec.gluetun.endpoint.publicKey: Forbidden: is for type wireguard"}},
+		"OpenVPNConfig": {"gluetun takes the rest from a file.", withGluetun("provider: custom, type: openvpn, endpoint: {ip: 198.51.100.10, port: 1194}"), []string{"spec.gluetun.env: Required value: provider custom of type openvpn needs OPENVPN_CUSTOM_CONFIG"}},
+		"OpenVPNEmpty":  {"gluetun takes an empty setting for none.", withGluetun("provider: custom, type: openvpn, endpoint: {ip: 198.51.100.10, port: 1194}, env: [{name: OPENVPN_CUSTOM_CONFIG}]"), []string{"spec.gluetun.env: Required value: provider custom of type openvpn needs OPENVPN_CUSTOM_CONFIG"}},
 		"EndpointPort":  {"A server has a port.", withGluetun("provider: custom, " + strings.Replace(testEndpoint, "51821", "0", 1)), []string{"spec.gluetun.endpoint.port"}},
 
-		"Forwarding":       {"This provider forwards none.", withGluetun("provider: mullvad, portForwarding: {enabled: true}"), []string{`spec.gluetun.portForwarding: Forbidden: does not work with provider "mullvad": use perfect privacy, private internet access, privatevpn, protonvpn`}},
+		"Forwarding":       {"This provider forwards none.", withGluetun("provider: mullvad, portForwarding: {enabled: true}"), []string{`spec.gluetun.portForwarding: Forbidden: does not work with provider "mullvad": use protonvpn, or perfect privacy, private internet access or privatevpn with type openvpn, or custom with one of these as VPN_PORT_FORWARDING_PROVIDER in env, or leave it out`}},
 		"ForwardingCustom": {"gluetun has to know how to ask.", withGluetun("provider: custom, " + testEndpoint + ", portForwarding: {enabled: true}"), []string{`does not work with provider "custom"`}},
 
 		"EnvOpenVPN":   {"It would do nothing.", withGluetun("env: [{name: OPENVPN_PROTOCOL, value: tcp}]"), []string{"spec.gluetun.env[0].name: Forbidden: OPENVPN_PROTOCOL says nothing to a VPN of type wireguard"}},
@@ -130,6 +133,44 @@ func TestGluetunRefused(t *testing.T) {
 		"TwoCountries": {"gluetun parts lists at commas.", withGluetun(`servers: {countries: ["Switzerland,Iceland"]}`), []string{"spec.gluetun.servers.countries[0]: Invalid value"}},
 		"LineBreak":    {"Nothing that breaks a line gets through.", withGluetun(`servers: {names: ["a\nb"]}`), []string{"spec.gluetun.servers.names[0]: Invalid value"}},
 	})
+}
+
+// gluetun ends at once where it has no WireGuard of a provider. Which it has is
+// known of the one that comes with the function.
+func TestProvidersWithoutWireGuard(t *testing.T) {
+	const says = `spec.gluetun.provider: Invalid value: "%s": has no WireGuard in ghcr.io/qdm12/gluetun:v3.41.1: set type to openvpn, use airvpn, custom, fastestvpn, ivpn, mullvad, nordvpn, protonvpn, surfshark or windscribe, or set image to a gluetun that has it`
+	for _, provider := range []string{"cyberghost", "perfect privacy", "pia", "private internet access", "privatevpn", "protonvnp"} {
+		_, errs := parse(t, withGluetun("provider: "+provider))
+		checkErrors(t, provider, []string{fmt.Sprintf(says, provider)}, errs)
+		accepted(t, withGluetun("type: openvpn, provider: "+provider))
+	}
+	const digest = "@sha256:3f0ad7a1b2c4e5d60718293a4b5c6d7e8f90a1b2c3d4e5f60718293a4b5c6d7e"
+	cases := map[string]struct {
+		reason          string
+		platform, image string
+		refused         bool
+	}{
+		"Tag":         {"It is ours.", "ghcr.io/qdm12/gluetun:v3.41.1", "", true},
+		"Digest":      {"Releases name ours by its digest.", "ghcr.io/qdm12/gluetun" + digest, "", true},
+		"Both":        {"The tag says which.", "ghcr.io/qdm12/gluetun:v3.41.1" + digest, "", true},
+		"Newer":       {"It may have more.", "ghcr.io/qdm12/gluetun:v3.42.0" + digest, "", false},
+		"Latest":      {"It may have more.", "ghcr.io/qdm12/gluetun", "", false},
+		"Mirror":      {"Nothing is known of it.", "example.com/gluetun:v3.41.1", "", false},
+		"UsersNewer":  {"It may have more.", "", "ghcr.io/qdm12/gluetun:v3.42.0", false},
+		"UsersDigest": {"It may be newer than ours.", "", "ghcr.io/qdm12/gluetun" + digest, false},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			platform, errs := ParsePlatform(v1beta1.InputSpec{Images: v1beta1.Images{Gluetun: tc.platform}})
+			if len(errs) > 0 {
+				t.Fatal(errs)
+			}
+			s := fromYAML[v1alpha1.WireguardGatewaySpec](t, withGluetun(fmt.Sprintf("provider: privatevpn, image: %q", tc.image)))
+			if _, errs = Parse("home", "vpn", s, &v1alpha1.WireguardGatewayStatus{}, platform); len(errs) > 0 != tc.refused {
+				t.Errorf("%s Want it refused: %t, got %v", tc.reason, tc.refused, errs)
+			}
+		})
+	}
 }
 
 // Users' containers find the forwarded port in gluetun's volume, and nothing

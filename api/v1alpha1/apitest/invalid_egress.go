@@ -59,9 +59,21 @@ func invalidEgress() []Case {
 		},
 		{
 			Reason: "an OpenVPN server has none",
-			Spec:   `gluetun: {provider: custom, credentials: {secretRef: {name: vpn}}, type: openvpn, endpoint: {ip: 198.51.100.7, port: 1194, publicKey: "hLkY5xO+1mFhPYYVIoSEEGuTjEXHQJmlLuDo2UDW2yE="}}`,
+			Spec:   `gluetun: {provider: custom, credentials: {secretRef: {name: vpn}}, type: openvpn, endpoint: {ip: 198.51.100.7, port: 1194, publicKey: "hLkY5xO+1mFhPYYVIoSEEGuTjEXHQJmlLuDo2UDW2yE="}, env: [{name: OPENVPN_CUSTOM_CONFIG, value: /run/secrets/gluetun/custom.ovpn}]}`,
 			Field:  "spec.gluetun.endpoint.publicKey",
 			Says:   "leave it out",
+		},
+		{
+			Reason: "OpenVPN to a server of one's own has a configuration",
+			Spec:   `gluetun: {provider: custom, credentials: {secretRef: {name: vpn}}, type: openvpn, endpoint: {ip: 198.51.100.7, port: 1194}}`,
+			Field:  "spec.gluetun.env",
+			Says:   "needs OPENVPN_CUSTOM_CONFIG",
+		},
+		{
+			Reason: "a configuration has a path",
+			Spec:   `gluetun: {provider: custom, credentials: {secretRef: {name: vpn}}, type: openvpn, endpoint: {ip: 198.51.100.7, port: 1194}, env: [{name: LOG_LEVEL, value: debug}, {name: OPENVPN_CUSTOM_CONFIG}]}`,
+			Field:  "spec.gluetun.env",
+			Says:   "needs OPENVPN_CUSTOM_CONFIG",
 		},
 		{
 			Reason: "a key has 44 characters",
@@ -75,7 +87,7 @@ func invalidEgress() []Case {
 			Spec:   "gluetun: {provider: mullvad, credentials: {secretRef: {name: vpn}}, portForwarding: {enabled: true}}",
 			Field:  "spec.gluetun.portForwarding",
 			Value:  "mullvad",
-			Says:   "perfect privacy",
+			Says:   "choose protonvpn, or perfect privacy, private internet access or privatevpn with type openvpn",
 		},
 		{
 			Reason: "provider custom forwards ports by the ways of another",

@@ -152,7 +152,18 @@ gluetun:
   env: [{name: VPN_PORT_FORWARDING_PROVIDER, value: protonvpn}]
 `,
 		},
-		{Reason: "an OpenVPN server of one's own", Spec: `gluetun: {provider: custom, type: openvpn, credentials: {secretRef: {name: vpn}}, endpoint: {ip: 198.51.100.7, port: 1194}}`},
+		{
+			Reason: "an OpenVPN server of one's own",
+			Spec: `
+gluetun:
+  provider: custom
+  type: openvpn
+  credentials: {secretRef: {name: vpn}}
+  endpoint: {ip: 198.51.100.7, port: 1194}
+  env: [{name: OPENVPN_CUSTOM_CONFIG, value: /run/secrets/gluetun/custom.ovpn}]
+`,
+		},
+		{Reason: "a newer gluetun may have WireGuard of more providers", Spec: `gluetun: {provider: privatevpn, credentials: {secretRef: {name: vpn}}, image: example.com/gluetun:v4}`},
 	}
 }
 
@@ -175,6 +186,8 @@ func FunctionOnly() []Case {
 		{Reason: "an init container and one beside the agent do not share a name", Spec: `{initContainers: [{name: a, image: busybox}], extraContainers: [{name: a, image: busybox}]}`, Value: "a"},
 		{Reason: "a volume that is mounted is there", Spec: `extraContainers: [{name: beside, image: busybox, volumeMounts: [{name: scratch, mountPath: /scratch}]}]`, Value: "scratch"},
 		{Reason: "all containers share the ports", Spec: `extraContainers: [{name: beside, image: busybox, ports: [{containerPort: 51820, protocol: UDP}]}]`, Value: "51820"},
+		// That depends on the image, which the function's input may name.
+		{Reason: "our gluetun has no WireGuard of this provider", Spec: `gluetun: {provider: privatevpn, credentials: {secretRef: {name: vpn}}}`, Value: "privatevpn"},
 		{Reason: "volumes of ours have names of ours", Spec: `volumes: [{name: config, emptyDir: {}}]`, Value: "config"},
 	}
 }
