@@ -52,10 +52,10 @@ func isFatal(o outcome, field, value string) (bad []string) {
 	return bad
 }
 
-// TestBadInput: what the schema refuses the function refuses, too. There is one
-// clear error, and nothing is removed.
+// TestBadInput: what the schema refuses the function refuses, too, and what the
+// schema cannot. There is one clear error, and nothing is removed.
 func TestBadInput(t *testing.T) {
-	for i, c := range apitest.Invalid() {
+	for i, c := range append(apitest.Invalid(), apitest.FunctionOnly()...) {
 		t.Run(fmt.Sprintf("%d %s", i, c.Reason), func(t *testing.T) {
 			o := runCase(t, c)
 			if c.SchemaOnly {
