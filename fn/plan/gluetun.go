@@ -43,7 +43,10 @@ func (g *Gateway) GluetunRules() string {
 		rule("OUTPUT -o %s -j ACCEPT", device)
 	}
 	// Handshakes that the gateway starts belong to no known connection. The
-	// outer packets may be of either family, whatever the pools are.
+	// outer packets may be of either family, whatever the pools are. Nobody here
+	// knows which the pod has: the platform need not name all its networks. So
+	// the node needs ip6tables, which gluetun by itself misses only where the pod
+	// has an IPv6 address.
 	for _, iptables := range []string{"iptables", "ip6tables"} {
 		fmt.Fprintf(b, "%s -A OUTPUT ! -o %s -p udp --sport %d -j ACCEPT\n", iptables, tunnelDevice, g.ListenPort)
 	}
