@@ -15,17 +15,18 @@ import (
 type addresses struct {
 	pool     spec.Pool
 	reserved []spec.Range
-	owner    map[netip.Addr]*Peer
+	owner    map[netip.Addr]*claim
 	claims   []claim
 }
 
 // claim is what one peer has, wants and gets. An address that is not valid is
 // none.
 type claim struct {
-	peer *Peer
-	held netip.Addr // from before
-	pin  netip.Addr
-	got  netip.Addr
+	peer   *Peer
+	served bool       // until now
+	held   netip.Addr // from before
+	pin    netip.Addr
+	got    netip.Addr
 }
 
 // peerAddresses gives every peer one address of each pool.
@@ -35,12 +36,12 @@ func (g *Gateway) peerAddresses(before before) {
 		a := &addresses{
 			pool:     pool,
 			reserved: g.Reserved,
-			owner:    make(map[netip.Addr]*Peer, len(g.Peers)),
+			owner:    make(map[netip.Addr]*claim, len(g.Peers)),
 			claims:   make([]claim, len(g.Peers)),
 		}
 		for i := range g.Peers {
 			p := &g.Peers[i]
-			a.claims[i] = claim{peer: p, held: inPool(pool, before.addresses[p.ID()]), pin: inPool(pool, p.Pinned)}
+			a.claims[i] = claim{peer: p, served: before.served(p.ID()), held: inPool(pool, before.addresses[p.ID()]), pin: inPool(pool, p.Pinned)}
 		}
 		a.settle()
 		for _, c := range a.claims {
@@ -53,9 +54,9 @@ func (g *Gateway) peerAddresses(before before) {
 }
 
 // settle decides who gets what. The order decides who stays: incumbents that
-// pin what they have, other incumbents, new pins, and new peers, sorted by
-// namespace and name, never by their place in a list. So nobody moves because
-// of somebody else.
+// pin what they have, other incumbents, new pins, those of who was served first,
+// and new peers, sorted by namespace and name, never by their place in a list.
+// So nobody moves because of somebody else.
 func (a *addresses) settle() {
 	for i := range a.claims {
 		if c := &a.claims[i]; c.pin == c.held {
@@ -67,17 +68,17 @@ func (a *addresses) settle() {
 			a.take(c, c.held)
 		}
 	}
-	for i := range a.claims {
-		if c := &a.claims[i]; c.pin.IsValid() && !c.got.IsValid() && !a.take(c, c.pin) {
-			c.peer.reject(v1alpha1.ReasonDuplicateAddress, fmt.Sprintf(
-				"peer %q pins the address %s, which peer %q has: pin another address, or none", c.peer.title(), c.pin, a.owner[c.pin].title()))
+	for _, served := range []bool{true, false} {
+		for i := range a.claims {
+			if c := &a.claims[i]; c.moves() && c.served == served && !a.take(c, c.pin) {
+				a.goBack(c)
+			}
 		}
 	}
-	// Who asked for a taken address keeps the one from before, for when the pin
-	// is taken back.
 	for i := range a.claims {
-		if c := &a.claims[i]; c.pin.IsValid() && !c.got.IsValid() {
-			a.take(c, c.held)
+		if c := &a.claims[i]; c.pin.IsValid() && c.got != c.pin {
+			c.peer.reject(v1alpha1.ReasonDuplicateAddress, fmt.Sprintf(
+				"peer %q pins the address %s, which peer %q has: pin another address, or none", c.peer.title(), c.pin, a.owner[c.pin].peer.title()))
 		}
 	}
 	for i := range a.claims {
@@ -88,13 +89,35 @@ func (a *addresses) settle() {
 	}
 }
 
+// moves tells whether the peer asks for another address than it had.
+func (c *claim) moves() bool { return c.pin.IsValid() && c.pin != c.held }
+
+// goBack gives a peer that does not get its pin the address from before, for
+// when the pin is taken back. Who got that meanwhile goes back, too.
+func (a *addresses) goBack(c *claim) {
+	for {
+		other := a.owner[c.held]
+		if other == nil {
+			a.take(c, c.held)
+			return
+		}
+		if !other.moves() || other.pin != c.held {
+			return
+		}
+		delete(a.owner, c.held)
+		other.got = netip.Addr{}
+		a.take(c, c.held)
+		c = other
+	}
+}
+
 // take gives the address to the peer, if it is one and free.
 func (a *addresses) take(c *claim, ip netip.Addr) bool {
 	if !ip.IsValid() || !a.free(ip) {
 		return false
 	}
 	c.got = ip
-	a.owner[ip] = c.peer
+	a.owner[ip] = c
 	return true
 }
 

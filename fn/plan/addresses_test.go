@@ -4,10 +4,13 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/wireguardgateway/function-wireguard-gateway/api/v1alpha1"
 )
 
 // Hashes pick these in 10.8.0.0/24: they were computed apart from this
@@ -127,6 +130,67 @@ func TestAddressOrder(t *testing.T) {
 			had:    map[string]string{"a": "10.8.0.60", "b": "10.8.0.50"},
 			want:   map[string]string{"a": "10.8.0.60", "b": "10.8.0.50"},
 			states: map[string]string{"a": "Rejected DuplicateAddress"},
+		},
+		"LoserBeforeNewPin": {
+			reason: "What is kept for when the pin is taken back is kept from newcomers too.",
+			spec:   `{peers: [{name: b, addresses: [10.8.0.60]}, {name: c}, {name: z, addresses: [10.8.0.50]}]}`,
+			had:    map[string]string{"b": "10.8.0.50", "c": "10.8.0.60"},
+			want:   map[string]string{"b": "10.8.0.50", "c": "10.8.0.60", "z": ""},
+			states: map[string]string{"b": "Rejected DuplicateAddress", "z": "Rejected DuplicateAddress"},
+			messages: []string{
+				`peer "z" pins the address 10.8.0.50, which peer "b" has`,
+			},
+		},
+		"LoserBeforeEarlierPin": {
+			reason: "Whose name comes first may be given it, until it is known that the loser goes back.",
+			spec:   `{peers: [{name: a, addresses: [10.8.0.50]}, {name: b, addresses: [10.8.0.60]}, {name: c}]}`,
+			had:    map[string]string{"b": "10.8.0.50", "c": "10.8.0.60"},
+			want:   map[string]string{"a": "", "b": "10.8.0.50", "c": "10.8.0.60"},
+			states: map[string]string{"a": "Rejected DuplicateAddress", "b": "Rejected DuplicateAddress"},
+			messages: []string{
+				`peer "a" pins the address 10.8.0.50, which peer "b" has`,
+			},
+		},
+		"LosersInARow": {
+			reason: "Each wants what the next has, and the last goes back: so do all.",
+			spec:   `{peers: [{name: a, addresses: [10.8.0.51]}, {name: b, addresses: [10.8.0.52]}, {name: c, addresses: [10.8.0.53]}, {name: d}]}`,
+			had:    map[string]string{"a": "10.8.0.50", "b": "10.8.0.51", "c": "10.8.0.52", "d": "10.8.0.53"},
+			want:   map[string]string{"a": "10.8.0.50", "b": "10.8.0.51", "c": "10.8.0.52", "d": "10.8.0.53"},
+			states: map[string]string{"a": "Rejected DuplicateAddress", "b": "Rejected DuplicateAddress", "c": "Rejected DuplicateAddress"},
+		},
+		"LosersOfOne": {
+			reason: "Of two who had it, the first name goes back, and that is all.",
+			spec:   `{peers: [{name: a, addresses: [10.8.0.60]}, {name: b, addresses: [10.8.0.60]}, {name: c}]}`,
+			had:    map[string]string{"a": "10.8.0.50", "b": "10.8.0.50", "c": "10.8.0.60"},
+			want:   map[string]string{"a": "10.8.0.50", "b": "", "c": "10.8.0.60"},
+			states: map[string]string{"a": "Rejected DuplicateAddress", "b": "Rejected DuplicateAddress"},
+		},
+		"LoserBesidePinned": {
+			reason: "Of two who had it, the one that pins it stays where the other would go back.",
+			spec:   `{peers: [{name: a, addresses: [10.8.0.60]}, {name: b, addresses: [10.8.0.50]}, {name: c}]}`,
+			had:    map[string]string{"a": "10.8.0.50", "b": "10.8.0.50", "c": "10.8.0.60"},
+			want:   map[string]string{"a": "", "b": "10.8.0.50", "c": "10.8.0.60"},
+			states: map[string]string{"a": "Rejected DuplicateAddress"},
+		},
+		"MoversInARow": {
+			reason: "Each wants what the next has, and the last moves on: so do all, in one step.",
+			spec:   `{peers: [{name: a, addresses: [10.8.0.51]}, {name: b, addresses: [10.8.0.52]}, {name: c, addresses: [10.8.0.53]}]}`,
+			had:    map[string]string{"a": "10.8.0.50", "b": "10.8.0.51", "c": "10.8.0.52"},
+			want:   map[string]string{"a": "10.8.0.51", "b": "10.8.0.52", "c": "10.8.0.53"},
+		},
+		"SwapBeforeNewPin": {
+			reason: "A newcomer that waits for an address does not come between two that swap theirs.",
+			spec:   `{peers: [{name: "0", addresses: [10.8.0.60]}, {name: a, addresses: [10.8.0.60]}, {name: b, addresses: [10.8.0.50]}]}`,
+			had:    map[string]string{"a": "10.8.0.50", "b": "10.8.0.60"},
+			want:   map[string]string{"0": "", "a": "10.8.0.60", "b": "10.8.0.50"},
+			states: map[string]string{"0": "Rejected DuplicateAddress"},
+		},
+		"LoserOfOnePool": {
+			reason: "Each pool has addresses of its own to keep.",
+			spec:   `{peerCIDR: 10.8.0.0/24, peerCIDRv6: "fd00:8::/120", peers: [{name: b, addresses: ["fd00:8::60"]}, {name: c}, {name: z, addresses: [10.8.0.50, "fd00:8::50"]}]}`,
+			had:    map[string]string{"b": "10.8.0.50 fd00:8::50", "c": "10.8.0.60 fd00:8::60"},
+			want:   map[string]string{"b": "10.8.0.50 fd00:8::50", "c": "10.8.0.60 fd00:8::60", "z": ""},
+			states: map[string]string{"b": "Rejected DuplicateAddress", "z": "Rejected DuplicateAddress"},
 		},
 		"Swap": {
 			reason: "Two peers can swap their pins in one step.",
@@ -325,49 +389,70 @@ func TestAddressesReserved(t *testing.T) {
 }
 
 // TestNobodyMoves walks through lives of a gateway: whatever happens to others,
-// a peer keeps its address while it is there.
+// a peer keeps its addresses while it is there, unless it gets what it pins.
 func TestNobodyMoves(t *testing.T) {
-	for _, pool := range []string{"10.8.0.0/26", "10.8.0.0/24", "10.0.0.0/8"} {
+	for _, pools := range []string{
+		"peerCIDR: 10.8.0.0/26", "peerCIDR: 10.8.0.0/24", "peerCIDR: 10.0.0.0/8",
+		`peerCIDR: 10.8.0.0/26, peerCIDRv6: "fd00:8::/64"`, `peerCIDR: 10.8.0.0/27, peerCIDRv6: "fd00:8::/122"`,
+	} {
 		for life := range uint64(8) {
 			r := splitmix{life}
 			had := map[string]string{}
+			pins := map[string]string{}
 			var g *Gateway
 			for step := range 20 {
 				// Whoever the dice name is there, in an order that they name.
 				var peers []string
 				for i := range 40 {
-					if r.next()%3 > 0 {
-						p := fmt.Sprintf("{name: p%d", i)
-						if r.next()%5 == 0 {
-							p += ", disabled: true"
-						}
-						peers = append(peers, p+"}")
+					if r.next()%3 == 0 {
+						continue
 					}
+					name := fmt.Sprintf("p%d", i)
+					if r.next()%10 == 0 {
+						pins[name] = ""
+						if r.next()%3 > 0 {
+							pins[name] = fmt.Sprintf("10.8.0.%d", 2+r.next()%29)
+						}
+					}
+					p := "{name: " + name
+					if pins[name] != "" {
+						p += ", addresses: [" + pins[name] + "]"
+					}
+					if r.next()%5 == 0 {
+						p += ", disabled: true"
+					}
+					peers = append(peers, p+"}")
 				}
 				for i := range peers {
 					j := int(r.next() % uint64(i+1))
 					peers[i], peers[j] = peers[j], peers[i]
 				}
-				s := "{peerCIDR: " + pool + ", peers: [" + strings.Join(peers, ", ") + "]}"
-				in := inputs(t, s)
+				in := inputs(t, "{"+pools+", peers: ["+strings.Join(peers, ", ")+"]}")
 				if g != nil {
-					in.ObservedConfig = configOf(t, g)
-					// Status is lost now and then, which must not matter.
-					if r.next()%4 > 0 {
-						in.Status = statusOf(g)
+					in.Status, in.ObservedConfig = statusOf(g), configOf(t, g)
+					// One of them is lost now and then, which must not matter.
+					switch r.next() % 4 {
+					case 0:
+						in.Status = &v1alpha1.WireguardGatewayStatus{}
+					case 1:
+						in.ObservedConfig = nil
 					}
 				}
 				g = planned(t, in)
 				got := addressesOf(g)
 				seen := map[string]string{}
-				for name, ip := range got {
-					if before := had[name]; before != "" && before != ip {
-						t.Fatalf("pool %s, life %d, step %d: %s moved from %s to %s", pool, life, step, name, before, ip)
+				for name, ips := range got {
+					for _, before := range strings.Fields(had[name]) {
+						if now := strings.Fields(ips); !slices.Contains(now, before) && !slices.Contains(now, pins[name]) {
+							t.Fatalf("%s, life %d, step %d: %s moved from %s to %q", pools, life, step, name, had[name], ips)
+						}
 					}
-					if other, ok := seen[ip]; ok {
-						t.Fatalf("pool %s, life %d, step %d: %s and %s share %s", pool, life, step, name, other, ip)
+					for _, ip := range strings.Fields(ips) {
+						if other, ok := seen[ip]; ok {
+							t.Fatalf("%s, life %d, step %d: %s and %s share %s", pools, life, step, name, other, ip)
+						}
+						seen[ip] = name
 					}
-					seen[ip] = name
 				}
 				had = got
 			}

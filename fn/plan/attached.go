@@ -70,7 +70,7 @@ func (in *Inputs) attached(seed wireguard.Seed, before before) (accepted []attac
 	}
 	// Who was served comes first, for where there are too many.
 	served := func(a attached) int {
-		if _, ok := before.keys[id(a.Namespace, a.Name)]; ok {
+		if before.served(id(a.Namespace, a.Name)) {
 			return 0
 		}
 		return 1

@@ -68,6 +68,12 @@ func parseAddresses(ss []string) []netip.Addr {
 	return ips
 }
 
+// served tells whether the peer was not rejected.
+func (b before) served(id string) bool {
+	_, ok := b.keys[id]
+	return ok
+}
+
 // hadKey tells whether the peer was served with the key that it has now.
 func (b before) hadKey(p *Peer) bool {
 	return b.keys[p.ID()] == p.PublicKey.String()
