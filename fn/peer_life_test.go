@@ -173,3 +173,47 @@ func TestStatusLost(t *testing.T) {
 	}
 	c.want("WireguardPeer", "apps", "p3", "ConfigReady", "FALSE Pending")
 }
+
+// A site keeps its network, and its Secret, while a peer that sorts before it
+// waits for that network.
+func TestRouteStays(t *testing.T) {
+	const config = "home-wireguard.config"
+	cases := map[string]struct {
+		reason string
+		change func(c *cluster, office func(routes string))
+	}{
+		"RouteAdded":    {"it announces one more", func(_ *cluster, office func(string)) { office("[192.168.50.0/24, 192.168.51.0/24]") }},
+		"ConfigDeleted": {"the status knows it, too", func(c *cluster, _ func(string)) { delete(c.objects, objectID("Secret", "vpn", config)) }},
+		"ConfigEmptied": {"the status knows it, too", func(c *cluster, _ func(string)) {
+			delete(c.objects[objectID("Secret", "vpn", config)].Object, "data")
+		}},
+		"ConfigEdited": {"the status knows it, too", func(c *cluster, _ func(string)) {
+			c.objects[objectID("Secret", "vpn", config)].Object["data"] = map[string]any{"config.json": "e30="} // {}
+		}},
+		"StatusLost": {"the configuration knows it, too", func(c *cluster, _ func(string)) {
+			delete(c.objects[objectID("WireguardGateway", "vpn", "home")].Object, "status")
+		}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t)
+			office := func(routes string) {
+				c.gateway(`{endpoint: {host: vpn.example.com}, peers: [{name: office, routes: ` + routes + `}], allowedPeerNamespaces: {from: All, limits: {routes: [192.168.0.0/16]}}}`)
+			}
+			office("[192.168.50.0/24]")
+			c.settle()
+			c.peer("apps", "media", `{routes: [192.168.50.0/24]}`)
+			c.settle()
+			before := c.secret("vpn", "home-wireguard.peer.office")
+			tc.change(c, office)
+			c.settle()
+			if diff := cmp.Diff([]string{"vpn/office"}, c.onDevice()); diff != "" {
+				t.Errorf("%s: on the device: -want, +got:\n%s", tc.reason, diff)
+			}
+			if diff := cmp.Diff(before, c.secret("vpn", "home-wireguard.peer.office")); diff != "" {
+				t.Errorf("%s: the Secret of the site: -before, +after:\n%s", tc.reason, diff)
+			}
+			c.want("WireguardPeer", "apps", "media", "ConfigReady", "FALSE RouteConflict")
+		})
+	}
+}

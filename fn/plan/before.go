@@ -3,7 +3,6 @@ package plan
 import (
 	"maps"
 	"net/netip"
-	"slices"
 
 	"github.com/wireguardgateway/function-wireguard-gateway/api/v1alpha1"
 	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
@@ -15,12 +14,12 @@ type before struct {
 	addresses map[string][]netip.Addr
 	keys      map[string]string         // public keys of peers that were served, empty for classes of pods
 	routes    map[string][]netip.Prefix // routes of peers that were on the device
-	sizes     map[string]int            // of peers and classes of pods that were in the configuration, in bytes
+	sizes     map[string]int            // of peers and classes of pods that were in the configuration, in bytes; 0 where it was lost
 }
 
-// before reads it from the status, and what is missing there from the
-// configuration that was composed last. A configuration that cannot be read is
-// as good as none: hashes bring nearly all addresses back.
+// before reads it from the status and from the configuration that was composed
+// last, so that either of them can be lost. A configuration that cannot be read
+// is as good as none. Without both, hashes bring nearly all addresses back.
 func (in *Inputs) before() before {
 	config, err := wireguard.DecodeGatewayConfig(in.ObservedConfig)
 	if err != nil {
@@ -54,6 +53,11 @@ func (in *Inputs) before() before {
 		if p.State != v1alpha1.PeerRejected {
 			b.keys[id(p.Namespace, p.Name)] = p.PublicKey
 		}
+		// A configuration that was lost is no reason to take anything from anybody.
+		if _, ok := b.sizes[id(p.Namespace, p.Name)]; !ok && p.State == v1alpha1.PeerActive {
+			b.sizes[id(p.Namespace, p.Name)] = 0
+			b.routes[id(p.Namespace, p.Name)] = parsePrefixes(p.Routes)
+		}
 	}
 	return b
 }
@@ -68,6 +72,16 @@ func parseAddresses(ss []string) []netip.Addr {
 	return ips
 }
 
+func parsePrefixes(ss []string) []netip.Prefix {
+	ns := make([]netip.Prefix, 0, len(ss))
+	for _, s := range ss {
+		if n, err := netip.ParsePrefix(s); err == nil {
+			ns = append(ns, n)
+		}
+	}
+	return ns
+}
+
 // served tells whether the peer was not rejected.
 func (b before) served(id string) bool {
 	_, ok := b.keys[id]
@@ -79,15 +93,22 @@ func (b before) hadKey(p *Peer) bool {
 	return b.keys[p.ID()] == p.PublicKey.String()
 }
 
-// hadRoutes tells whether all routes of the peer were on the device.
-func (b before) hadRoutes(p *Peer) bool {
-	had := b.routes[p.ID()]
-	for _, r := range p.Routes {
-		if !slices.Contains(had, r) {
-			return false
+// keptRoutes are the networks that were behind the peer and still are, as it is
+// now.
+func (b before) keptRoutes(p *Peer) []netip.Prefix {
+	var kept []netip.Prefix
+	for _, had := range b.routes[p.ID()] {
+		for _, r := range p.Routes {
+			switch {
+			case !r.Overlaps(had):
+			case r.Bits() < had.Bits():
+				kept = append(kept, had)
+			default:
+				kept = append(kept, r)
+			}
 		}
 	}
-	return true
+	return kept
 }
 
 // newcomer is 0 for who was in the configuration with at least as much, and 1

@@ -208,10 +208,8 @@ func (in *PeerInputs) sites() []site {
 		if e.Namespace == in.Peer.Namespace && e.Name == in.Peer.Name {
 			continue
 		}
-		for _, r := range e.Routes {
-			if n, err := netip.ParsePrefix(r); err == nil {
-				ss = append(ss, site{net: n})
-			}
+		for _, n := range parsePrefixes(e.Routes) {
+			ss = append(ss, site{net: n})
 		}
 	}
 	return ss

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"maps"
 	"strings"
 	"testing"
 
@@ -15,7 +16,8 @@ const laptopPublic = "QY28S6n0ZP/puq3/9BAOJlzx3Q8dGZzn5iVmy4pEln0="
 const somePublic = "hSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo="
 
 // TestConflicts walks through passes of a gateway, each with another spec. The
-// state of each pass is there in the next one.
+// state of each pass is there in the next one, but for a configuration that is
+// lost, which must not matter.
 func TestConflicts(t *testing.T) {
 	const (
 		keyA  = `{name: a, publicKey: "` + somePublic + `"}`
@@ -99,30 +101,122 @@ func TestConflicts(t *testing.T) {
 				{`{name: a, routes: [192.168.40.0/24, 192.168.50.0/24]}, ` + siteB, map[string]string{"a": "Rejected RouteConflict", "site-b": "Active"}, nil},
 			},
 		},
+		"RouteAdded": {
+			"A site that announces one more network keeps what it has.",
+			[]pass{
+				{siteB, map[string]string{"site-b": "Active"}, nil},
+				{siteA + ", " + siteB, map[string]string{"site-a": "Rejected RouteConflict", "site-b": "Active"}, nil},
+				{siteA + `, {name: site-b, routes: [192.168.50.128/25, 192.168.51.0/24]}`, map[string]string{"site-a": "Rejected RouteConflict", "site-b": "Active"}, []string{"192.168.50.128/25 of peer \"site-b\""}},
+			},
+		},
+		"RouteSplit": {
+			"Two halves of what a site has are what it has.",
+			[]pass{
+				{`{name: b, routes: [192.168.50.0/24]}`, map[string]string{"b": "Active"}, nil},
+				{
+					siteB + `, {name: a, routes: [192.168.50.0/25]}, {name: b, routes: [192.168.50.0/25, 192.168.50.128/25]}`,
+					map[string]string{"a": "Rejected RouteConflict", "b": "Active", "site-b": "Rejected RouteConflict"},
+					nil,
+				},
+			},
+		},
+		"RouteWidened": {
+			"So is the part that a site has of what it asks for.",
+			[]pass{
+				{siteB, map[string]string{"site-b": "Active"}, nil},
+				{siteA + `, {name: site-b, routes: [192.168.0.0/16]}`, map[string]string{"site-a": "Rejected RouteConflict", "site-b": "Active"}, nil},
+			},
+		},
+		"RouteAroundTwo": {
+			"Of two that are in the way, the first network is named, whoever came first.",
+			[]pass{
+				{`{name: z, routes: [192.168.2.0/24]}`, map[string]string{"z": "Active"}, nil},
+				{
+					`{name: a, routes: [192.168.0.0/16]}, {name: b, routes: [192.168.1.0/24]}, {name: z, routes: [192.168.2.0/24]}`,
+					map[string]string{"a": "Rejected RouteConflict", "b": "Active", "z": "Active"},
+					[]string{`192.168.1.0/24 of peer "b"`},
+				},
+			},
+		},
+		"RouteReplaced": {
+			"Who is served comes before who waits, where neither has what both ask for.",
+			[]pass{
+				{`{name: a, routes: [192.168.50.0/24, 192.168.51.0/24]}, {name: b}`, map[string]string{"a": "Active", "b": "Active"}, nil},
+				{`{name: b, routes: [192.168.50.0/24]}`, map[string]string{"b": "Active"}, nil},
+				{`{name: a, routes: [192.168.50.0/24, 192.168.51.0/24]}, {name: b, routes: [192.168.50.0/24]}`, map[string]string{"a": "Rejected RouteConflict", "b": "Active"}, nil},
+				{`{name: a, routes: [192.168.50.0/24, 192.168.51.0/24]}, {name: b, routes: [192.168.51.0/24]}`, map[string]string{"a": "Rejected RouteConflict", "b": "Active"}, nil},
+			},
+		},
+		"RouteGrowsIntoGrowing": {
+			"Who has a network keeps it while it asks for another.",
+			[]pass{
+				{`{name: a, routes: [192.168.40.0/24]}, {name: b, routes: [192.168.50.0/24]}`, map[string]string{"a": "Active", "b": "Active"}, nil},
+				{`{name: a, routes: [192.168.40.0/24, 192.168.50.0/24]}, {name: b, routes: [192.168.50.0/24, 192.168.60.0/24]}`, map[string]string{"a": "Rejected RouteConflict", "b": "Active"}, nil},
+			},
+		},
+		"RoutesInARow": {
+			"What a peer has that cannot have all that it asks for is free for others.",
+			[]pass{
+				{
+					`{name: a, routes: [192.168.1.0/24]}, {name: b, routes: [192.168.2.0/24]}, {name: c, routes: [192.168.3.0/24]}, {name: d, routes: [192.168.4.0/24]}`,
+					map[string]string{"a": "Active", "b": "Active", "c": "Active", "d": "Active"},
+					nil,
+				},
+				{
+					`{name: a, routes: [192.168.1.0/24, 192.168.2.0/24]}, {name: b, routes: [192.168.2.0/24, 192.168.3.0/24]}, {name: c, routes: [192.168.3.0/24, 192.168.4.0/24]}, {name: d, routes: [192.168.4.0/24]}`,
+					map[string]string{"a": "Rejected RouteConflict", "b": "Active", "c": "Rejected RouteConflict", "d": "Active"},
+					nil,
+				},
+			},
+		},
+		"RoutesOfEachOther": {
+			"Two that ask for each other's networks as well as their own: one has both.",
+			[]pass{
+				{`{name: a, routes: [192.168.1.0/24]}, {name: b, routes: [192.168.2.0/24]}`, map[string]string{"a": "Active", "b": "Active"}, nil},
+				{`{name: a, routes: [192.168.1.0/24, 192.168.2.0/24]}, {name: b, routes: [192.168.2.0/24, 192.168.1.0/24]}`, map[string]string{"a": "Rejected RouteConflict", "b": "Active"}, nil},
+			},
+		},
+		"RoutesSwapped": {
+			"Two can swap their networks in one step.",
+			[]pass{
+				{`{name: a, routes: [192.168.1.0/24]}, {name: b, routes: [192.168.2.0/24]}`, map[string]string{"a": "Active", "b": "Active"}, nil},
+				{`{name: a, routes: [192.168.2.0/24]}, {name: b, routes: [192.168.1.0/24]}`, map[string]string{"a": "Active", "b": "Active"}, nil},
+			},
+		},
 		"NoConflict": {
 			"Networks side by side are two networks.",
 			[]pass{{`{name: a, routes: [192.168.50.0/25, "fd50::/64"]}, {name: b, routes: [192.168.50.128/25, "fd51::/64"]}`, map[string]string{"a": "Active", "b": "Active"}, nil}},
 		},
 	}
 	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			var g *Gateway
-			for i, p := range tc.passes {
-				s := "{peers: [" + p.peers + "]}"
-				in := inputs(t, s)
-				if g != nil {
-					in = next(t, g, s)
-				}
-				g = planned(t, in)
-				if diff := cmp.Diff(p.want, statesOf(g)); diff != "" {
-					t.Errorf("%s\npass %d: -want, +got:\n%s", tc.reason, i, diff)
-				}
-				for _, m := range p.messages {
-					if all := messages(g); !strings.Contains(all, m) {
-						t.Errorf("%s\npass %d: want %s in the message, got %s", tc.reason, i, m, all)
+		for lost, config := range map[string]func(*Gateway) []byte{
+			"":        func(g *Gateway) []byte { return configOf(t, g) },
+			"Deleted": func(*Gateway) []byte { return nil },
+			"Edited":  func(*Gateway) []byte { return []byte("{}") },
+		} {
+			t.Run(name+lost, func(t *testing.T) {
+				var g *Gateway
+				for i, p := range tc.passes {
+					in := inputs(t, "{peers: ["+p.peers+"]}")
+					if g != nil {
+						in.Status, in.ObservedConfig = statusOf(g), config(g)
+					}
+					g = planned(t, in)
+					if diff := cmp.Diff(p.want, statesOf(g)); diff != "" {
+						t.Errorf("%s\npass %d: -want, +got:\n%s", tc.reason, i, diff)
+					}
+					for _, m := range p.messages {
+						if all := messages(g); !strings.Contains(all, m) {
+							t.Errorf("%s\npass %d: want %s in the message, got %s", tc.reason, i, m, all)
+						}
+					}
+					// It is settled at once.
+					in.Status, in.ObservedConfig = statusOf(g), config(g)
+					if again := planned(t, in); messages(again) != messages(g) || !maps.Equal(statesOf(again), statesOf(g)) {
+						t.Errorf("%s\npass %d: it is not settled: first %v\n%s\nthen %v\n%s", tc.reason, i, statesOf(g), messages(g), statesOf(again), messages(again))
 					}
 				}
-			}
-		})
+			})
+		}
 	}
 }

@@ -97,38 +97,8 @@ func (g *Gateway) distinctKeys(before before) {
 	}
 }
 
-// distinctRoutes rejects peers that announce a network of which another has
-// some: traffic can go to one of them only. Peers that are off the device are in
-// nobody's way, so that one site can stand in for another.
-func (g *Gateway) distinctRoutes(before before) {
-	var taken []*Peer
-	for _, p := range g.settledFirst(before.hadRoutes) {
-		if len(p.Routes) == 0 || p.State != v1alpha1.PeerActive {
-			continue
-		}
-		if message := routeConflict(p, taken); message != "" {
-			p.reject(v1alpha1.ReasonRouteConflict, message)
-			continue
-		}
-		taken = append(taken, p)
-	}
-}
-
-func routeConflict(p *Peer, taken []*Peer) (message string) {
-	for _, other := range taken {
-		for _, r := range p.Routes {
-			for _, o := range other.Routes {
-				if r.Overlaps(o) {
-					return fmt.Sprintf("the route %s of peer %q overlaps with %s of peer %q: a network can be behind one peer only", r, p.title(), o, other.title())
-				}
-			}
-		}
-	}
-	return ""
-}
-
 // settledFirst returns the peers that are not rejected so far: those that had
-// what they ask for, then the others.
+// something until now, then the others.
 func (g *Gateway) settledFirst(had func(*Peer) bool) []*Peer {
 	settled := make([]*Peer, 0, len(g.Peers))
 	var others []*Peer

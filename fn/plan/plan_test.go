@@ -106,6 +106,11 @@ func statusOf(g *Gateway) *v1alpha1.WireguardGatewayStatus {
 		for _, ip := range p.Addresses {
 			ps.Addresses = append(ps.Addresses, ip.String())
 		}
+		if p.State != v1alpha1.PeerRejected {
+			for _, r := range p.Routes {
+				ps.Routes = append(ps.Routes, r.String())
+			}
+		}
 		st.Peers = append(st.Peers, ps)
 	}
 	return st
