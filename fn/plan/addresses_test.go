@@ -395,7 +395,7 @@ func TestNobodyMoves(t *testing.T) {
 		"peerCIDR: 10.8.0.0/26", "peerCIDR: 10.8.0.0/24", "peerCIDR: 10.0.0.0/8",
 		`peerCIDR: 10.8.0.0/26, peerCIDRv6: "fd00:8::/64"`, `peerCIDR: 10.8.0.0/27, peerCIDRv6: "fd00:8::/122"`,
 	} {
-		for life := range uint64(8) {
+		for life := range uint64(5) {
 			r := splitmix{life}
 			had := map[string]string{}
 			pins := map[string]string{}

@@ -196,7 +196,8 @@ func (g *Gateway) withinConsent(accepted []attached) {
 }
 
 // withinSize rejects the WireguardPeers for which the configuration has no
-// room. Who was in it and has not grown stays.
+// room. Who was in it and has not grown stays, and who has comes before those
+// that were not.
 func (g *Gateway) withinSize(before before) {
 	var asking []sized
 	total := 0

@@ -373,6 +373,57 @@ func expectFull(t *testing.T, in Inputs, g *Gateway) {
 	}
 }
 
+// Who is in a full configuration keeps its room from those that wait for some.
+func TestRoomStays(t *testing.T) {
+	const (
+		// As much as its limits once more.
+		twice = `{access: [{action: Accept, to: {ports: ["1-65534"]}}, {action: Accept, to: {ports: ["1-65535"]}}]}`
+		later = `{expiresAt: "2027-01-01T00:00:00Z"}`
+	)
+	cases := map[string]struct {
+		reason string
+		phone  string // what one of them asks for then
+		lost   []byte // what is there of the configuration then, if it is lost
+		want   []string
+	}{
+		"Same":    {reason: "nothing happens", phone: "{}", want: []string{"aaa/new Rejected TooLarge"}},
+		"Deleted": {reason: "the status knows who was served", phone: "{}", lost: []byte{}, want: []string{"aaa/new Rejected TooLarge"}},
+		"Edited":  {reason: "the status knows who was served", phone: "{}", lost: []byte("{}"), want: []string{"aaa/new Rejected TooLarge"}},
+		"Grows":   {reason: "a little more finds room", phone: later, want: []string{"aaa/new Rejected TooLarge"}},
+		"GrowsDeleted": {
+			reason: "so it does where nobody knows that it is more", phone: later, lost: []byte{}, want: []string{"aaa/new Rejected TooLarge"},
+		},
+		"GrowsTooMuch": {
+			reason: "who asks for more than there is loses what it had, and nobody else does", phone: twice, want: []string{"web/phone Rejected TooLarge"},
+		},
+	}
+	full := inputs(t, longLimits())
+	full.Attachments = []corev1.ConfigMap{podsAttachedTo(t, "web", "crawler"), attachedTo(t, "web", "phone", "{}")}
+	for i := range 60 {
+		full.Attachments = append(full.Attachments, attachedTo(t, "web", fmt.Sprintf("z%02d", i), "{}"))
+	}
+	// Those that find no room go.
+	full.Attachments = full.Attachments[:len(full.Attachments)-len(planned(t, full).Rejected())]
+	before := planned(t, full)
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			in := full
+			in.Status, in.ObservedConfig = statusOf(before), tc.lost
+			if tc.lost == nil {
+				in.ObservedConfig = configOf(t, before)
+			}
+			in.Attachments = append(slices.Clone(full.Attachments), attachedTo(t, "aaa", "new", "{}"))
+			in.Attachments[1] = attachedTo(t, "web", "phone", tc.phone)
+
+			g := planned(t, in)
+			got := slices.DeleteFunc(append(summary(g), classes(g)...), func(s string) bool { return strings.HasSuffix(s, " Active") })
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("%s: rejected: -want, +got:\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
 func portList(first, n int) string {
 	s := make([]string, n)
 	for i := range s {

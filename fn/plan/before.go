@@ -111,11 +111,16 @@ func (b before) keptRoutes(p *Peer) []netip.Prefix {
 	return kept
 }
 
-// newcomer is 0 for who was in the configuration with at least as much, and 1
-// for others.
+// newcomer is 0 for who was in the configuration with at least as much, 1 for
+// who was in it with less, or nobody knows with how much, and 2 for others.
 func (b before) newcomer(s sized) int {
-	if s.size <= b.sizes[s.id] {
+	size, ok := b.sizes[s.id]
+	switch {
+	case !ok:
+		return 2
+	case size < s.size:
+		return 1
+	default:
 		return 0
 	}
-	return 1
 }

@@ -113,6 +113,10 @@ func statusOf(g *Gateway) *v1alpha1.WireguardGatewayStatus {
 		}
 		st.Peers = append(st.Peers, ps)
 	}
+	for i := range g.PodClasses {
+		c := &g.PodClasses[i]
+		st.Peers = append(st.Peers, v1alpha1.PeerStatus{Name: c.Name, Namespace: c.Namespace, Pods: true, State: c.State})
+	}
 	return st
 }
 
