@@ -1,11 +1,16 @@
 package plan
 
 import (
+	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/wireguardgateway/function-wireguard-gateway/api/v1alpha1"
 )
 
 // Of seedA, computed apart from this repository's code: the derived public key
@@ -217,6 +222,79 @@ func TestConflicts(t *testing.T) {
 					}
 				}
 			})
+		}
+	}
+}
+
+// TestNobodyIsDisplaced walks through lives of a gateway in which one peer after
+// another comes, goes or asks for something else: all others that are served
+// keep what they have.
+func TestNobodyIsDisplaced(t *testing.T) {
+	settings := map[string][]string{
+		"addresses": {"", "[10.8.0.2]", "[10.8.0.3]", "[10.8.0.4, \"fd00:8::4\"]", "[\"fd00:8::5\"]"},
+		"publicKey": {"", "", alice, bob},
+		"disabled":  {"", "", "true"},
+		"routes": {
+			"", "[192.168.1.0/24]", "[192.168.0.0/16]", "[192.168.2.0/24]", "[192.168.1.0/24, 192.168.2.0/24]",
+			"[192.168.1.0/25, 192.168.1.128/25]", "[192.168.2.0/24, 192.168.3.0/24]", "[192.168.1.128/25, 192.168.3.0/24]",
+		},
+	}
+	for life := range uint64(20) {
+		r := splitmix{life}
+		peers := map[string]map[string]string{}
+		var g *Gateway
+		for step := range 40 {
+			who := fmt.Sprintf("p%d", r.next()%10)
+			if r.next()%5 == 0 {
+				delete(peers, who)
+			} else {
+				if peers[who] == nil {
+					peers[who] = map[string]string{}
+				}
+				key := slices.Sorted(maps.Keys(settings))[r.next()%4]
+				peers[who][key] = settings[key][r.next()%uint64(len(settings[key]))]
+			}
+			var inline []string
+			var attachments []corev1.ConfigMap
+			for _, name := range slices.Sorted(maps.Keys(peers)) {
+				var client []string
+				for _, key := range slices.Sorted(maps.Keys(peers[name])) {
+					if v := peers[name][key]; v != "" {
+						client = append(client, key+": "+v)
+					}
+				}
+				if name < "p5" {
+					inline = append(inline, "{"+strings.Join(append(client, "name: "+name), ", ")+"}")
+				} else {
+					attachments = append(attachments, attachedTo(t, "apps", name, "{"+strings.Join(client, ", ")+"}"))
+				}
+			}
+			in := inputs(t, `{peerCIDR: 10.8.0.0/28, peerCIDRv6: "fd00:8::/64", allowedPeerNamespaces: {from: All, limits: {routes: [192.168.0.0/16]}}, peers: [`+strings.Join(inline, ", ")+"]}")
+			in.Attachments = attachments
+			had := g
+			if had != nil {
+				in.Status, in.ObservedConfig = statusOf(had), configOf(t, had)
+				switch r.next() % 4 {
+				case 0:
+					in.Status = &v1alpha1.WireguardGatewayStatus{}
+				case 1:
+					in.ObservedConfig = nil
+				}
+			}
+			g = planned(t, in)
+			if had == nil {
+				continue
+			}
+			states, addresses := statesOf(g), addressesOf(g)
+			for name, state := range statesOf(had) {
+				if name == who || state != v1alpha1.PeerActive {
+					continue
+				}
+				if states[name] != state || addresses[name] != addressesOf(had)[name] {
+					t.Fatalf("life %d, step %d: %s changed to %v, and %s was displaced: it was %s with %s, and is %s with %q: %s",
+						life, step, who, peers[who], name, state, addressesOf(had)[name], states[name], addresses[name], peerOf(t, g, name).Message)
+				}
+			}
 		}
 	}
 }
