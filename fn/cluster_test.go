@@ -202,7 +202,9 @@ func (c *cluster) reconcile(id string) {
 	for _, n := range offline.Composed(xr, rsp) {
 		n.SetOwnerReferences([]ownerReference{{APIVersion: xr.GetAPIVersion(), Kind: xr.GetKind(), Name: xr.GetName(), UID: o.GetUID(), Controller: new(true)}})
 		if n.GetKind() == "Service" {
+			namespace := n.GetNamespace()
 			controllers(n.Object)
+			n.SetNamespace(namespace)
 		}
 		if n.GetNamespace() != o.GetNamespace() {
 			c.t.Errorf("%s composes %s in another namespace", id, idOf(n))

@@ -2,6 +2,8 @@ package fn
 
 import (
 	"encoding/json"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/crossplane/function-sdk-go/errors"
@@ -116,6 +118,8 @@ func peerInputs(ask *questions, xr *compositePeer, peer *spec.WireguardPeer, gat
 		Gateway:       g,
 		GatewayStatus: &gateway.status,
 		Secrets:       map[string]map[string][]byte{},
+
+		ObservedConfig: observedPeerConfig(ask.req, peer),
 	}
 	if xr.spec.Client != nil {
 		in.Settings = *xr.spec.Client
@@ -140,6 +144,25 @@ func peerInputs(ask *questions, xr *compositePeer, peer *spec.WireguardPeer, gat
 	return in, have == [2]bool{true, true}, nil
 }
 
+// observedPeerConfig returns the data of the peer's Secret, as far as it is ours,
+// nil where there is none. One for another gateway, which its labels tell, is as
+// good as none.
+func observedPeerConfig(req *fnv1.RunFunctionRequest, peer *spec.WireguardPeer) map[string][]byte {
+	secret := req.GetObserved().GetResources()[names.KeyPeerConfig].GetResource()
+	labels := secret.GetFields()["metadata"].GetStructValue().GetFields()["labels"].GetStructValue().GetFields()
+	for label, value := range names.AttachmentLabels(peer.GatewayNamespace, peer.GatewayName) {
+		if labels[label].GetStringValue() != value {
+			return nil
+		}
+	}
+	data := secretData(secret)
+	maps.DeleteFunc(data, func(key string, _ []byte) bool { return !slices.Contains(names.PeerData(), key) })
+	if len(data) == 0 {
+		return nil
+	}
+	return data
+}
+
 // encodePeer adds the peer's objects and status to the response. A peer without
 // a configuration is not ready, however ready its objects are.
 func encodePeer(req *fnv1.RunFunctionRequest, rsp *fnv1.RunFunctionResponse, xr *compositePeer, objects []render.Composed, st v1alpha1.WireguardPeerStatus, ready bool) error {
@@ -159,7 +182,7 @@ func peerStatusOf(c *plan.Client) v1alpha1.WireguardPeerStatus {
 		PublicKey: c.Gateway.Keys.Public.String(),
 		Endpoint:  c.Direct,
 	}}
-	if c.State != v1alpha1.PeerRejected && len(c.Addresses) > 0 {
+	if c.State != v1alpha1.PeerRejected && (len(c.Addresses) > 0 || c.Kept != nil) {
 		s.Addresses = addressStrings(c.Addresses)
 		s.SecretName = names.PeerConfig(c.Name)
 	}

@@ -75,6 +75,9 @@ func (c *conditions) config(client *plan.Client) (ready bool) {
 	case !client.Settled:
 		c.false(conditionConfigReady, reasonPending, "The gateway has not taken up this peer as it is now yet. If this lasts, look at the conditions of the gateway.")
 		return false
+	case client.Kept != nil:
+		c.false(conditionConfigReady, reasonWaitingForAddress, "Waiting for the gateway to give this peer addresses of its new pools. Until then its Secret stays as it is. If this lasts, look at the conditions of the gateway.")
+		return false
 	}
 	reason, message := reasonAvailable, ""
 	switch {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	fnv1 "github.com/crossplane/function-sdk-go/proto/v1"
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -167,11 +168,114 @@ func TestStatusLost(t *testing.T) {
 	delete(c.objects[objectID("WireguardGateway", "vpn", "home")].Object, "status")
 	c.stale[objectID("WireguardGateway", "vpn", "home")] = true
 	c.settle()
-	after := c.secret("apps", "p3-wireguard.peer")
-	if diff := cmp.Diff(before, after["direct.conf"]); after != nil && confLine(after["internal.conf"], "Address") != confLine(before, "Address") {
+	if diff := cmp.Diff(before, c.secret("apps", "p3-wireguard.peer")["direct.conf"]); diff != "" {
 		t.Errorf("-before, +after:\n%s", diff)
 	}
 	c.want("WireguardPeer", "apps", "p3", "ConfigReady", "FALSE Pending")
+}
+
+// A peer that goes to another gateway has nothing of the one before: its address
+// may be somebody else's there.
+func TestPeerChangesGateway(t *testing.T) {
+	cases := map[string]struct{ reason, namespace, name, keys string }{
+		"OtherName":      {"it has keys of its own", "vpn", "work", ""},
+		"OtherNamespace": {"it has the same keys, as after a restore, and the same name", "other", "home", ", keys: {seedSecretRef: {name: backup}}"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			inBothFlavours(t, func(t *testing.T, c *cluster) {
+				t.Helper()
+				c.gateway(gatewayAll)
+				c.peer("apps", "media", "{}")
+				c.settle()
+				if got := confLine(c.secret("apps", "media-wireguard.peer")["direct.conf"], "Address"); got != "10.8.0.253/32" {
+					t.Fatalf("want an address that another peer of the other gateway has, got %s", got)
+				}
+				seed := base64.StdEncoding.EncodeToString([]byte(c.secret("vpn", "home-wireguard.seed")["seed"]))
+				c.apply("apiVersion: v1\nkind: Secret\nmetadata: {name: backup, namespace: other}\ndata: {seed: " + seed + "}")
+				c.apply("apiVersion: wireguardgateway.io/v1alpha1\nkind: WireguardGateway\nmetadata: {name: " + tc.name + ", namespace: " + tc.namespace +
+					"}\nspec: {endpoint: {host: work.example.com}, allowedPeerNamespaces: {from: All}, peers: [{name: boss, addresses: [10.8.0.253]}]" + tc.keys + "}")
+				c.settle()
+
+				c.stale[objectID("WireguardGateway", tc.namespace, tc.name)] = true
+				c.apply("apiVersion: wireguardgateway.io/v1alpha1\nkind: WireguardPeer\nmetadata: {name: media, namespace: apps}\nspec: {gatewayRef: {name: " +
+					tc.name + ", namespace: " + tc.namespace + "}, client: {}}")
+				c.settle()
+				c.want("WireguardPeer", "apps", "media", "ConfigReady", "FALSE WaitingForAddress")
+				if got := c.secret("apps", "media-wireguard.peer"); got != nil {
+					t.Errorf("%s: want no configuration before it has given an address, got one with %s", tc.reason, confLine(got["direct.conf"], "Address"))
+				}
+				if got := c.field("WireguardPeer", "apps", "media", "status", "addresses"); got != "" {
+					t.Errorf("%s: want no addresses in the status, got %s", tc.reason, got)
+				}
+
+				c.stale = map[string]bool{}
+				c.settle()
+				c.want("WireguardPeer", "apps", "media", "ConfigReady", "TRUE Available")
+				conf := c.secret("apps", "media-wireguard.peer")["direct.conf"]
+				if confLine(conf, "Address") != "10.8.0.254/32" || confLine(conf, "Endpoint") != "work.example.com:51820" {
+					t.Errorf("%s: want its configuration then, got one with %s and %s", tc.reason, confLine(conf, "Address"), confLine(conf, "Endpoint"))
+				}
+			})
+		})
+	}
+}
+
+// A Secret that is there stays as it is until the gateway has given addresses of
+// its new pools.
+func TestPoolChanges(t *testing.T) {
+	const one, two = "peerCIDR: 10.8.0.0/24", `peerCIDR: 10.8.0.0/24, peerCIDRv6: "fd00:8::/120"`
+	cases := map[string]struct {
+		reason, before, after string
+		meanwhile             string
+		want                  string
+	}{
+		"Other":   {reason: "the address is in no pool any more", before: one, after: "peerCIDR: 10.9.0.0/24", meanwhile: "FALSE WaitingForAddress", want: "10.9.0.253/32"},
+		"Smaller": {reason: "the address is the gateway's own now", before: one, after: "peerCIDR: 10.8.0.252/30", meanwhile: "FALSE WaitingForAddress", want: "10.8.0.254/32"},
+		"Second":  {reason: "the address is one of two", before: one, after: two, meanwhile: "FALSE WaitingForAddress", want: "10.8.0.253/32, fd00:8::fd/128"},
+		"Less":    {reason: "the gateway has given what is left", before: two, after: one, meanwhile: "TRUE Available", want: "10.8.0.253/32"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			inBothFlavours(t, func(t *testing.T, c *cluster) {
+				t.Helper()
+				gateway := func(pools string) {
+					c.gateway("{" + pools + ", endpoint: {host: vpn.example.com}, allowedPeerNamespaces: {from: All}}")
+				}
+				gateway(tc.before)
+				c.peer("apps", "media", "{qrCode: true}")
+				c.settle()
+				before, status := c.secret("apps", "media-wireguard.peer"), c.field("WireguardPeer", "apps", "media", "status")
+
+				gateway(tc.after)
+				c.stale[objectID("WireguardGateway", "vpn", "home")] = true
+				c.settle()
+				c.want("WireguardPeer", "apps", "media", "ConfigReady", tc.meanwhile)
+				if tc.meanwhile != "TRUE Available" {
+					// Whatever else changes, and without what others have put there.
+					c.objects[objectID("Secret", "apps", "media-wireguard.peer")].Object["data"].(map[string]any)["notes"] = "bm90ZXM="
+					c.peer("apps", "media", "{qrCode: true, mtu: 1300}")
+					c.settle()
+					if diff := cmp.Diff(before, c.secret("apps", "media-wireguard.peer")); diff != "" {
+						t.Errorf("%s: -before, +meanwhile:\n%s", tc.reason, diff)
+					}
+					if diff := cmp.Diff(status, c.field("WireguardPeer", "apps", "media", "status")); diff != "" {
+						t.Errorf("%s: status: -before, +meanwhile:\n%s", tc.reason, diff)
+					}
+					if got := c.last[objectID("WireguardPeer", "apps", "media")].GetDesired().GetComposite().GetReady(); got != fnv1.Ready_READY_FALSE {
+						t.Errorf("%s: a peer without an address is ready", tc.reason)
+					}
+				}
+
+				c.stale = map[string]bool{}
+				c.settle()
+				c.want("WireguardPeer", "apps", "media", "ConfigReady", "TRUE Available")
+				if got := confLine(c.secret("apps", "media-wireguard.peer")["direct.conf"], "Address"); got != tc.want {
+					t.Errorf("%s: want %s then, got %s", tc.reason, tc.want, got)
+				}
+			})
+		})
+	}
 }
 
 // A site keeps its network, and its Secret, while a peer that sorts before it

@@ -90,6 +90,11 @@ const (
 	DataSeed = "seed"
 )
 
+// PeerData returns all data keys of a peer's Secret.
+func PeerData() []string {
+	return []string{DataDirect, DataInternal, DataTunnel, DataDirectQR, DataDirectQRTxt}
+}
+
 // Labels of composed objects.
 const (
 	LabelName     = "app.kubernetes.io/name"

@@ -46,6 +46,10 @@ type PeerInputs struct {
 	// there is none.
 	Seed map[string][]byte
 
+	// ObservedConfig is the data of the composed Secret with the configurations
+	// for this gateway, nil where there is none.
+	ObservedConfig map[string][]byte
+
 	// Secrets are the data of those that the peer refers to, by name, in its own
 	// namespace. One that does not exist is not in it.
 	Secrets map[string]map[string][]byte
@@ -53,7 +57,8 @@ type PeerInputs struct {
 }
 
 // Client is what a WireguardPeer's client will be. It is rejected where the
-// gateway rejects it, and has no addresses until the gateway has given it some.
+// gateway rejects it, and has no addresses but those that the gateway has given
+// it.
 type Client struct {
 	*Peer
 
@@ -63,6 +68,10 @@ type Client struct {
 	Attachment *wireguard.Attachment
 	// Settled tells that the gateway knows the client as it is now.
 	Settled bool
+	// Kept is the data of its Secret, which stays as it is until the gateway has
+	// given the client an address of every pool. It is nil where it has, and where
+	// there is no Secret yet.
+	Kept map[string][]byte
 }
 
 // NewClient makes the plan of a WireguardPeer's client. The error is a
@@ -95,7 +104,9 @@ func NewClient(in PeerInputs) (*Client, error) {
 	}
 	c.Settled = entry != nil && entry.PublicKey == c.PublicKey.String()
 	if c.State != v1alpha1.PeerRejected {
-		c.Addresses = in.addresses(entry)
+		if c.Addresses = in.addresses(entry); len(c.Addresses) == 0 && in.ObservedConfig != nil {
+			c.Kept, c.Addresses = in.ObservedConfig, parseAddresses(in.Status.Addresses)
+		}
 	}
 
 	g.Endpoints = in.endpoints(g)
@@ -168,18 +179,20 @@ func (in *PeerInputs) entry() *v1alpha1.PeerStatus {
 	return nil
 }
 
-// addresses are those that the gateway has given the client. Where its status
-// was lost, the client keeps what it had: the gateway will give it the same.
+// addresses are those that the gateway has given the client, one of every pool.
+// Where one is missing there are none: half of them make no configuration.
 func (in *PeerInputs) addresses(entry *v1alpha1.PeerStatus) []netip.Addr {
-	have := in.Status.Addresses
-	if entry != nil {
-		have = entry.Addresses
+	if entry == nil {
+		return nil
 	}
+	given := parseAddresses(entry.Addresses)
 	var out []netip.Addr
-	for _, ip := range parseAddresses(have) {
-		if slices.ContainsFunc(in.Gateway.Pools, func(p spec.Pool) bool { return p.Assignable(ip) }) {
-			out = append(out, ip)
+	for _, pool := range in.Gateway.Pools {
+		i := slices.IndexFunc(given, pool.Assignable)
+		if i < 0 {
+			return nil
 		}
+		out = append(out, given[i])
 	}
 	return out
 }

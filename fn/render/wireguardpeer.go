@@ -18,7 +18,7 @@ func Client(peer *spec.WireguardPeer, c *plan.Client) ([]Composed, error) {
 	if c.Attachment != nil {
 		out = append(out, Composed{names.KeyAttachment, configMapKind, Attachment(peer, c.Attachment, c.Gateway.Keys.Seed)})
 	}
-	if c.State == v1alpha1.PeerRejected || len(c.Addresses) == 0 {
+	if c.State == v1alpha1.PeerRejected || (len(c.Addresses) == 0 && c.Kept == nil) {
 		return out, nil
 	}
 	s, err := ClientSecret(peer, c)
@@ -42,11 +42,13 @@ func Attachment(peer *spec.WireguardPeer, a *wireguard.Attachment, seed wireguar
 
 // ClientSecret holds the client's configurations.
 func ClientSecret(peer *spec.WireguardPeer, c *plan.Client) (*corev1.Secret, error) {
-	data, err := peerConfigs(c.Gateway, c.Peer)
-	if err != nil {
-		return nil, err
+	s := &corev1.Secret{ObjectMeta: peerMeta(peer, names.PeerConfig(peer.Name)), Data: c.Kept}
+	if s.Data != nil {
+		return s, nil
 	}
-	return &corev1.Secret{ObjectMeta: peerMeta(peer, names.PeerConfig(peer.Name)), Data: data}, nil
+	var err error
+	s.Data, err = peerConfigs(c.Gateway, c.Peer)
+	return s, err
 }
 
 // peerMeta returns the metadata of what a WireguardPeer composes, in its own
