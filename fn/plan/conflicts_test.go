@@ -61,6 +61,18 @@ func TestConflicts(t *testing.T) {
 				{keyA + `, {name: b, disabled: true, publicKey: "` + somePublic + `"}`, map[string]string{"a": "Rejected DuplicatePublicKey", "b": "Disabled"}, nil},
 			},
 		},
+		"PublicKeyChanged": {
+			"Who is served comes before who waits, where neither had the key.",
+			[]pass{
+				{siteB, map[string]string{"site-b": "Active"}, nil},
+				{`{name: a, routes: [192.168.50.0/24], publicKey: "` + somePublic + `"}, ` + siteB, map[string]string{"a": "Rejected RouteConflict", "site-b": "Active"}, nil},
+				{
+					`{name: a, routes: [192.168.50.0/24], publicKey: "` + somePublic + `"}, {name: site-b, routes: [192.168.50.128/25], publicKey: "` + somePublic + `"}`,
+					map[string]string{"a": "Rejected DuplicatePublicKey", "site-b": "Active"},
+					nil,
+				},
+			},
+		},
 		"DerivedKey": {
 			"A key of one's own may be another peer's derived one.",
 			[]pass{{`{name: a, publicKey: "` + laptopPublic + `"}, {name: laptop}`, map[string]string{"a": "Active", "laptop": "Rejected DuplicatePublicKey"}, []string{`"a"`, `"laptop"`}}},

@@ -84,7 +84,7 @@ func (p *Peer) secretKey(secrets map[string]map[string][]byte, at spec.SecretKey
 // peers by it.
 func (g *Gateway) distinctKeys(before before) {
 	owner := map[wireguard.Key]string{}
-	for _, p := range g.settledFirst(before.hadKey) {
+	for _, p := range g.settledFirst(before, before.hadKey) {
 		if p.PublicKey == g.Keys.Public {
 			p.reject(v1alpha1.ReasonDuplicatePublicKey, fmt.Sprintf("the public key of peer %q is the gateway's own: use that of the peer's device", p.title()))
 			continue
@@ -98,21 +98,22 @@ func (g *Gateway) distinctKeys(before before) {
 }
 
 // settledFirst returns the peers that are not rejected so far: those that had
-// something until now, then the others.
-func (g *Gateway) settledFirst(had func(*Peer) bool) []*Peer {
-	settled := make([]*Peer, 0, len(g.Peers))
-	var others []*Peer
+// what they ask for, then those that were served without it, then the others.
+func (g *Gateway) settledFirst(before before, had func(*Peer) bool) []*Peer {
+	var settled, served, others []*Peer
 	for i := range g.Peers {
 		p := &g.Peers[i]
 		switch {
 		case p.State == v1alpha1.PeerRejected:
 		case had(p):
 			settled = append(settled, p)
+		case before.served(p.ID()):
+			served = append(served, p)
 		default:
 			others = append(others, p)
 		}
 	}
-	return append(settled, others...)
+	return slices.Concat(settled, served, others)
 }
 
 // peerConfigs settles what stands in the configurations of each peer.

@@ -12,7 +12,8 @@ import (
 // some: traffic can go to one of them only. Peers that are off the device are in
 // nobody's way, so that one site can stand in for another.
 func (g *Gateway) distinctRoutes(before before) {
-	asking := g.settledFirst(func(p *Peer) bool { return before.served(p.ID()) })
+	// Who had which of them is looked at network by network.
+	asking := g.settledFirst(before, func(*Peer) bool { return false })
 	asking = slices.DeleteFunc(asking, func(p *Peer) bool { return len(p.Routes) == 0 || p.State != v1alpha1.PeerActive })
 
 	var nets []netip.Prefix
