@@ -211,10 +211,18 @@ func forwardRules(c *config.Config) []rule {
 }
 
 // exitRules return to the caller for packets that leave where peers' traffic
-// may leave, and drop all others.
+// may leave, and drop all others. What is for the cluster or for other peers is
+// none of the provider's business: routes that it asks for may lead it into the
+// tunnel.
 func exitRules(c *config.Config, n Network) []rule {
 	rules := []rule{match(oif(wireguard.Device), ret())}
 	if c.Egress.Mode == wireguard.EgressGluetun {
+		for _, p := range c.Egress.ClusterCIDRs {
+			rules = append(rules, match(oif(TunnelDevice), daddr(p), drop()))
+		}
+		for _, f := range families {
+			rules = append(rules, match(oif(TunnelDevice), daddrIn(f.inside, f.v4), drop()))
+		}
 		rules = append(rules, match(oif(TunnelDevice), ret()))
 		for _, p := range c.Egress.ClusterCIDRs {
 			if dev := n.device(p.Addr().Is4()); dev != "" {
