@@ -158,6 +158,9 @@ func Remove() error {
 	if err := route.EnsureRules(nil); err != nil {
 		return err
 	}
+	if err := route.EnsureTunnelRoutes(route.Tunnel{}); err != nil {
+		return err
+	}
 	if err := route.RemovePodRoutes(); err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -21,13 +22,13 @@ const (
 // as configured, if it does not.
 func (g *gateway) egress(c *config.Config) (wireguard.EgressReport, string) {
 	if c.Egress.Mode != wireguard.EgressGluetun {
-		uplink, err := route.FindUplink(wireguard.Device)
+		uplink, err := findUplink(c)
 		if err != nil {
 			return wireguard.EgressReport{}, err.Error()
 		}
 		return wireguard.EgressReport{}, noWayOut(c, uplink)
 	}
-	state, reason := g.tunnelState(c.Egress.Credentials)
+	state, reason := g.tunnelState(c)
 	r := wireguard.EgressReport{State: state}
 	if state == wireguard.EgressTunnelUp {
 		g.tunnelUp = true
@@ -65,19 +66,28 @@ func noWayOut(c *config.Config, u route.Uplink) string {
 
 // tunnelState returns the state of gluetun's tunnel, and why peers' traffic is
 // dropped, if it is. What was seen counts for the device that it was seen of.
-func (g *gateway) tunnelState(credentials []string) (state, reason string) {
-	if index := tunnelIndex(); index != 0 && g.seen.Up && g.seen.Device == index {
+func (g *gateway) tunnelState(c *config.Config) (state, reason string) {
+	t, err := route.FindTunnel(firewall.TunnelDevice)
+	if err != nil {
+		t = route.Tunnel{}
+	}
+	clash := t.Clash(c.Addresses)
+	if t.Index != 0 && g.seen.Up && g.seen.Device == t.Index && !clash.IsValid() {
 		return wireguard.EgressTunnelUp, ""
 	}
 	// A tunnel that is up needs them no more.
-	if missing := missingFiles(gluetunFiles, credentials); len(missing) > 0 {
+	if missing := missingFiles(gluetunFiles, c.Egress.Credentials); len(missing) > 0 && !clash.IsValid() {
 		return wireguard.EgressCredentialsMissing,
 			"gluetun's credentials lack " + strings.Join(missing, " and ") + ", so peers' traffic is dropped"
 	}
+	state, reason = wireguard.EgressTunnelStarting, "gluetun's tunnel is not up yet"
 	if g.tunnelUp {
-		return wireguard.EgressTunnelDown, "gluetun's tunnel is down, so peers' traffic is dropped"
+		state, reason = wireguard.EgressTunnelDown, "gluetun's tunnel is down"
 	}
-	return wireguard.EgressTunnelStarting, "gluetun's tunnel is not up yet, so peers' traffic is dropped"
+	if clash.IsValid() {
+		reason = fmt.Sprintf("gluetun's tunnel has addresses of %s, which overlaps with the gateway's: choose another pool", clash)
+	}
+	return state, reason + ", so peers' traffic is dropped"
 }
 
 // tunnelDevice returns the index of gluetun's tunnel, and 0 where there is none.
@@ -101,11 +111,12 @@ func missingFiles(dir string, names []string) []string {
 }
 
 func tunnelIndexOrError() (int, error) {
-	return route.DefaultIndex(firewall.TunnelDevice, wireguard.FirewallMark)
+	t, err := route.FindTunnel(firewall.TunnelDevice)
+	return t.Index, err
 }
 
-// tunnelIndex returns the index of the device that gluetun's table leads into,
-// and 0 where there is none.
+// tunnelIndex returns the index of the device that gluetun leads into, and 0
+// where there is none.
 func tunnelIndex() int {
 	index, err := tunnelIndexOrError()
 	if err != nil {

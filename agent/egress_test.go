@@ -63,7 +63,9 @@ func TestTunnelState(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			state, says := tc.gateway.tunnelState(tc.needs)
+			c := &config.Config{}
+			c.Egress.Credentials = tc.needs
+			state, says := tc.gateway.tunnelState(c)
 			if state != tc.state || !strings.Contains(says, tc.says) {
 				t.Errorf("%s: want %s and %q, got %s and %q", tc.reason, tc.state, tc.says, state, says)
 			}

@@ -82,7 +82,7 @@ func (g *gateway) sync(ctx context.Context, cause string) {
 // before the pod is revoked, and its connections are forgotten before anything
 // else changes, so that no other pod gets what is meant for this one.
 func (g *gateway) apply(c *config.Config) (device.Changes, []string, error) {
-	uplink, uplinkErr := route.FindUplink(wireguard.Device)
+	uplink, uplinkErr := findUplink(c)
 	own, ownErr := route.Networks(wireguard.Device)
 	notes := withoutOwn(c, own)
 	left := g.join(c, uplink.Addresses)
@@ -188,11 +188,27 @@ func ensureRules(c *config.Config) error {
 	if c.Egress.Mode != wireguard.EgressGluetun {
 		return route.EnsureRules(rules)
 	}
-	if err := route.EnsureRules(append(rules, route.TunnelRules(wireguard.Device, inside(c), c.Egress.ClusterCIDRs)...)); err != nil {
+	t, err := route.FindTunnel(firewall.TunnelDevice)
+	if err != nil {
 		return err
 	}
-	_, err := route.RemoveStaleRule(firewall.TunnelDevice)
+	if err := route.EnsureRules(append(rules, route.TunnelRules(wireguard.Device, inside(c), c.Egress.ClusterCIDRs, t)...)); err != nil {
+		return err
+	}
+	if err := route.EnsureTunnelRoutes(t); err != nil {
+		return err
+	}
+	_, err = route.RemoveStaleRule(firewall.TunnelDevice)
 	return err
+}
+
+// findUplink returns the pod's own way out. OpenVPN may put the default route
+// of its tunnel in the place of the pod's.
+func findUplink(c *config.Config) (route.Uplink, error) {
+	if c.Egress.Mode == wireguard.EgressGluetun {
+		return route.FindUplink(wireguard.Device, firewall.TunnelDevice)
+	}
+	return route.FindUplink(wireguard.Device)
 }
 
 // inside returns the networks within the tunnel: the pools, and what peers

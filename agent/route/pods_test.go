@@ -111,9 +111,9 @@ func TestPodRules(t *testing.T) {
 	}
 	// Before those that keep peers in gluetun's tunnel, of which there may be some
 	// for a network that pods are in.
-	rules := slices.Concat(PodRules(0xca6c), TunnelRules("wg0", nil, prefixes("10.244.0.0/16")))
+	rules := slices.Concat(PodRules(0xca6c), TunnelRules("wg0", nil, prefixes("10.244.0.0/16"), Tunnel{}))
 	must(t, EnsureRules(rules))
-	if got := words(ip(t, "rule")); len(got) != 7 || !strings.HasPrefix(got[1], "88:") || !strings.HasPrefix(got[2], "89:") {
+	if got := words(ip(t, "rule")); len(got) != 8 || !strings.HasPrefix(got[1], "88:") || !strings.HasPrefix(got[2], "89:") {
 		t.Errorf("got rules %q", got)
 	}
 	must(t, EnsureRules(nil))

@@ -36,18 +36,25 @@ func inNamespace(t *testing.T) {
 // ip runs ip(8) with each line.
 func ip(t *testing.T, lines ...string) string {
 	t.Helper()
+	all := ""
+	for _, l := range lines {
+		out, err := tryIP(t, l)
+		if err != nil {
+			t.Fatalf("ip %s: %v\n%s", l, err, out)
+		}
+		all += out
+	}
+	return all
+}
+
+// tryIP runs ip(8) once.
+func tryIP(t *testing.T, line string) (string, error) {
+	t.Helper()
 	if _, err := exec.LookPath("ip"); err != nil {
 		t.Skip("needs ip, of package iproute2")
 	}
-	out := ""
-	for _, l := range lines {
-		b, err := exec.Command("ip", strings.Fields(l)...).CombinedOutput()
-		if err != nil {
-			t.Fatalf("ip %s: %v\n%s", l, err, b)
-		}
-		out += string(b)
-	}
-	return out
+	b, err := exec.Command("ip", strings.Fields(line)...).CombinedOutput()
+	return string(b), err
 }
 
 // must fails the test on an error.
@@ -258,7 +265,7 @@ func TestEnsureRules(t *testing.T) {
 	}
 	before := list()
 	// A network may be in several lists.
-	rules := TunnelRules("wg0", prefixes("10.8.0.0/24", "fd00:8::/64", "10.8.0.0/24"), prefixes("10.43.0.0/16", "10.43.0.0/16"))
+	rules := TunnelRules("wg0", prefixes("10.8.0.0/24", "fd00:8::/64", "10.8.0.0/24"), prefixes("10.43.0.0/16", "10.43.0.0/16"), Tunnel{})
 	for range 2 {
 		must(t, EnsureRules(rules))
 	}
@@ -267,11 +274,12 @@ func TestEnsureRules(t *testing.T) {
 		"89: from all to 10.43.0.0/16 iif wg0 [detached] lookup main proto 86",
 		"90: from all to 10.8.0.0/24 lookup main proto 86",
 		"91: from all iif wg0 [detached] lookup 200", "91: from all iif wg0 [detached] lookup 51820 proto 86",
-		"92: from all iif wg0 [detached] unreachable proto 86",
+		"91: from all iif wg0 [detached] lookup 51822 proto 86", "92: from all iif wg0 [detached] unreachable proto 86",
 		"32766: from all lookup main", "32767: from all lookup default",
 		"0: from all lookup local",
 		"90: from all to fd00:8::/64 lookup main proto 86",
-		"91: from all iif wg0 [detached] lookup 51820 proto 86", "92: from all iif wg0 [detached] unreachable proto 86",
+		"91: from all iif wg0 [detached] lookup 51820 proto 86", "91: from all iif wg0 [detached] lookup 51822 proto 86",
+		"92: from all iif wg0 [detached] unreachable proto 86",
 		"98: from all to fe80::/64 lookup main", "32766: from all lookup main",
 	}
 	if diff := cmp.Diff(want, list()); diff != "" {

@@ -11,12 +11,14 @@ import (
 	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
 )
 
-// Preferences of our rules. They come before gluetun's, which are 98 to 101.
+// Preferences of our rules. They come before gluetun's, which are 98 to 101,
+// but for the last one.
 const (
 	prefCluster     = 89
 	prefToPeers     = 90
 	prefTunnel      = 91
 	prefUnreachable = 92
+	prefOwn         = 102
 
 	// prefGluetun is the preference of gluetun's rule that sends everything to
 	// its tunnel.
@@ -41,14 +43,22 @@ type Rule struct {
 }
 
 // TunnelRules returns the rules that keep peers' traffic in gluetun's tunnel:
-// what comes from the device uses gluetun's table, and where that is empty,
-// because the tunnel is down, the destination is unreachable. The main table,
-// which knows the pod's own way out, is used for the cluster's networks and
-// for what goes to peers only.
-func TunnelRules(device string, inside, cluster []netip.Prefix) []Rule {
+// what comes from the device uses gluetun's table or ours, and where both are
+// empty, because the tunnel is down, the destination is unreachable. The main
+// table, which knows the pod's own way out, is used for the cluster's networks
+// and for what goes to peers only.
+//
+// Where the main table leads into the tunnel, gluetun's other table knows the
+// pod's own way out. Our own datagrams need it, too, where they have no source
+// yet: those by which the gateway calls a peer.
+func TunnelRules(device string, inside, cluster []netip.Prefix, t Tunnel) []Rule {
 	var rules []Rule
 	for _, p := range cluster {
-		rules = append(rules, Rule{Preference: prefCluster, Device: device, Destination: p, IPv6: p.Addr().Is6(), Table: unix.RT_TABLE_MAIN})
+		out := unix.RT_TABLE_MAIN
+		if t.main(p.Addr().Is6()) {
+			out = gluetunUplinkTable
+		}
+		rules = append(rules, Rule{Preference: prefCluster, Device: device, Destination: p, IPv6: p.Addr().Is6(), Table: out})
 	}
 	for _, p := range inside {
 		rules = append(rules, Rule{Preference: prefToPeers, Destination: p, IPv6: p.Addr().Is6(), Table: unix.RT_TABLE_MAIN})
@@ -56,8 +66,12 @@ func TunnelRules(device string, inside, cluster []netip.Prefix) []Rule {
 	for _, ipv6 := range []bool{false, true} {
 		rules = append(rules,
 			Rule{Preference: prefTunnel, Device: device, IPv6: ipv6, Table: wireguard.FirewallMark},
+			Rule{Preference: prefTunnel, Device: device, IPv6: ipv6, Table: tunnelTable},
 			Rule{Preference: prefUnreachable, Device: device, IPv6: ipv6},
 		)
+		if t.main(ipv6) {
+			rules = append(rules, Rule{Preference: prefOwn, IPv6: ipv6, Mark: wireguard.FirewallMark, Table: gluetunUplinkTable})
+		}
 	}
 	return rules
 }

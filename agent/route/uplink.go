@@ -2,8 +2,8 @@ package route
 
 import (
 	"fmt"
-	"net"
 	"net/netip"
+	"slices"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -22,8 +22,8 @@ type Uplink struct {
 
 // FindUplink reads the default routes of the main table. It does not ask the
 // kernel which way a packet would go: with gluetun in the pod the answer would
-// be its tunnel. The device given is ours and never the uplink.
-func FindUplink(except string) (Uplink, error) {
+// be its tunnel. The devices given are never the uplink.
+func FindUplink(except ...string) (Uplink, error) {
 	u := Uplink{}
 	for _, family := range both {
 		link, err := defaultLink(family, except)
@@ -59,7 +59,7 @@ func FindUplink(except string) (Uplink, error) {
 }
 
 // defaultLink returns the link of the default route with the best metric.
-func defaultLink(family int, except string) (netlink.Link, error) {
+func defaultLink(family int, except []string) (netlink.Link, error) {
 	routes, err := netlink.RouteListFiltered(family, &netlink.Route{Table: unix.RT_TABLE_MAIN}, netlink.RT_FILTER_TABLE)
 	if noFamily(err) {
 		return nil, nil
@@ -69,7 +69,7 @@ func defaultLink(family int, except string) (netlink.Link, error) {
 	}
 	best, index := -1, 0
 	for _, r := range routes {
-		if d := prefixOf(r.Dst); d.IsValid() && d.Bits() > 0 || r.Type != unix.RTN_UNICAST {
+		if !isDefault(r) || r.Type != unix.RTN_UNICAST {
 			continue
 		}
 		i := r.LinkIndex
@@ -80,7 +80,7 @@ func defaultLink(family int, except string) (netlink.Link, error) {
 			continue
 		}
 		link, err := netlink.LinkByIndex(i)
-		if err != nil || link.Attrs().Name == except {
+		if err != nil || slices.Contains(except, link.Attrs().Name) {
 			// It went away between the two requests, which brings an event of
 			// its own.
 			continue
@@ -116,29 +116,4 @@ func (u Uplink) DeviceMTU(configured int, ipv6 bool) int {
 		return max(mtu, minMTUv6)
 	}
 	return max(mtu, minMTU)
-}
-
-// DefaultIndex returns the index of a device that is up and by which a table
-// has a default route, of either family. It returns 0 where that is not so.
-func DefaultIndex(device string, table int) (int, error) {
-	link, err := findLink(device)
-	if err != nil || link == nil || link.Attrs().Flags&net.FlagUp == 0 {
-		return 0, err
-	}
-	for _, family := range both {
-		filter := &netlink.Route{Table: table, LinkIndex: link.Attrs().Index}
-		routes, err := netlink.RouteListFiltered(family, filter, netlink.RT_FILTER_TABLE|netlink.RT_FILTER_OIF)
-		if noFamily(err) {
-			continue
-		}
-		if err != nil {
-			return 0, fmt.Errorf("cannot list routes: %w", err)
-		}
-		for _, r := range routes {
-			if d := prefixOf(r.Dst); !d.IsValid() || d.Bits() == 0 {
-				return link.Attrs().Index, nil
-			}
-		}
-	}
-	return 0, nil
 }
