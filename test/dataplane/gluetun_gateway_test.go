@@ -67,7 +67,20 @@ spec:
 
 func newEgressGateway(t *testing.T) *egressGateway {
 	t.Helper()
-	e := &egressGateway{t: t, spec: manifest(t, egressSpec)}
+	return newEgressGatewayOf(t, egressSpec)
+}
+
+// newOpenVPNGateway is a gateway with an account for OpenVPN at a provider whose
+// servers gluetun knows.
+func newOpenVPNGateway(t *testing.T) *egressGateway {
+	t.Helper()
+	spec := regexp.MustCompile(`(?m)^    endpoint: \{ip.*\n`).ReplaceAllString(egressSpec, "")
+	return newEgressGatewayOf(t, strings.Replace(spec, "provider: custom", "provider: protonvpn\n    type: openvpn", 1))
+}
+
+func newEgressGatewayOf(t *testing.T, spec string) *egressGateway {
+	t.Helper()
+	e := &egressGateway{t: t, spec: manifest(t, spec)}
 	for range 3 {
 		e.render("")
 	}

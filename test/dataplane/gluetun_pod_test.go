@@ -8,12 +8,17 @@ import (
 )
 
 // Inside the pod's network everything stays as it was: the kubelet's probes,
-// the cluster, and what peers may reach, whichever way the pod has its address.
+// the cluster, and what peers may reach, whichever way the pod has its address,
+// and whichever tunnel it has.
 func TestGluetunPod(t *testing.T) {
 	t.Parallel()
-	for name, setup := range map[string]func(*world, *standIn){
-		"Subnet": func(*world, *standIn) {},
-		"Single": single,
+	for name, tc := range map[string]struct {
+		gateway func(*testing.T) *egressGateway
+		setup   func(*world, *standIn)
+	}{
+		"Subnet":  {newEgressGateway, func(*world, *standIn) {}},
+		"Single":  {newEgressGateway, single},
+		"OpenVPN": {newOpenVPNGateway, single},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -27,9 +32,9 @@ func TestGluetunPod(t *testing.T) {
 			for _, h := range []*host{service, named, other} {
 				h.echo(443)
 			}
-			e := newEgressGateway(t)
+			e := tc.gateway(t)
 			g := w.newGluetun(e.env(), e.file(wireguard.PostRulesKey))
-			setup(w, g)
+			tc.setup(w, g)
 			laptop, phone, site := w.client(1), w.client(2), w.client(3)
 			laptop.echo(8050)
 			w.gateway.echo(8088, 7000)
@@ -64,6 +69,10 @@ func TestGluetunPod(t *testing.T) {
 				t.Errorf("the cluster saw %d packets of the pod, the provider's customers %d", direct(), provided())
 			}
 			w.gateway.expect(t, "the pod's own", map[string]bool{"http 127.0.0.1 8000": true, "http 127.0.0.1 9999": true, "http 127.0.0.1 9586": true, "tcp 127.0.0.1 8088": true})
+			var astray []func() int
+			for _, h := range []*host{service, named} {
+				astray = append(astray, h.count("eth0", "ip saddr "+provider4), h.count("eth0", "ip6 saddr "+provider6))
+			}
 			laptop.expect(t, "a peer", map[string]bool{
 				"tcp 10.43.0.10 443": true, "udp fd43::10 443": true, "icmp 10.43.0.10": true, "icmp fd43::10": true, reached4: true, reached6: true,
 				"icmp 10.8.0.1": true, "icmp fd00:8::1": true, "tcp 10.8.0.1 53": true, "udp fd00:8::1 53": true,
@@ -79,6 +88,11 @@ func TestGluetunPod(t *testing.T) {
 			w.gateway.expect(t, "the pod", networks)
 			if direct() == 0 || provided() == 0 || around() > 0 {
 				t.Errorf("the named network saw %d packets of the pod, the other %d of the provider's and %d of the pod", direct(), provided(), around())
+			}
+			for _, packets := range astray {
+				if n := packets(); n > 0 {
+					t.Errorf("%d packets for the cluster came through the tunnel", n)
+				}
 			}
 			// Our own table decides on peers, whatever gluetun's lets through.
 			phone.expect(t, "a peer with access rules", map[string]bool{

@@ -29,8 +29,12 @@ type standIn struct {
 
 // newGluetun is gluetun in the gateway's pod, with nothing of it started.
 func (w *world) newGluetun(env map[string]string, rules string) *standIn {
+	settings := gluetun.Settings{Env: env, Rules: rules}
+	if settings.OpenVPN() {
+		settings.Server, settings.Port = provider4, "51821"
+	}
 	return &standIn{
-		host: w.gateway, settings: gluetun.Settings{Env: env, Rules: rules}, control: &gluetun.Control{},
+		host: w.gateway, settings: settings, control: &gluetun.Control{},
 		network: gluetun.Network{
 			Device: "eth0", Address4: gateway4, Address6: gateway6, Gateway4: "10.244.0.1", Gateway6: "2001:db8:2::1",
 			Local4: []string{"10.244.0.0/24"}, Local6: []string{"2001:db8:2::/64", "fe80::/64"},
@@ -69,6 +73,10 @@ func (g *standIn) routing() {
 func (g *standIn) up() error {
 	g.T.Helper()
 	env := g.settings.Env
+	if g.settings.OpenVPN() {
+		g.upOpenVPN("10.64.0.1", tunnel4+"/24", tunnel6+"/64")
+		return nil
+	}
 	g.Write("tun0.conf", fmt.Sprintf("[Interface]\nPrivateKey = %s\nFwMark = %d\n[Peer]\nPublicKey = %s\nEndpoint = %s:%s\nAllowedIPs = 0.0.0.0/0, ::/0\n",
 		testKey("tunnel", 0), gluetun.Mark, env["WIREGUARD_PUBLIC_KEY"], env["WIREGUARD_ENDPOINT_IP"], env["WIREGUARD_ENDPOINT_PORT"]))
 	g.tunnel = g.wireguardGo(gluetun.Device)
@@ -83,6 +91,27 @@ func (g *standIn) up() error {
 	return nil
 }
 
+// upOpenVPN brings up a tunnel that leads where OpenVPN's does. What it is made
+// of is WireGuard, without mark: OpenVPN's packets have none. The gateway and the
+// addresses are what the server gives it.
+func (g *standIn) upOpenVPN(gateway string, addresses ...string) {
+	g.T.Helper()
+	server, port := g.settings.Endpoint()
+	g.Write("tun0.conf", fmt.Sprintf("[Interface]\nPrivateKey = %s\n[Peer]\nPublicKey = %s\nEndpoint = %s:%s\nAllowedIPs = 0.0.0.0/0, ::/0\n",
+		testKey("tunnel", 0), testKey("provider", 0).Public(), server, port))
+	g.tunnel = g.wireguardGo(gluetun.Device)
+	g.script(gluetun.Lead(g.settings, g.network, gateway, addresses...))
+	g.exit(provider4)
+}
+
+// disconnect is what OpenVPN does by itself when its server does not answer: it
+// takes its routes away, and then the device.
+func (g *standIn) disconnect() {
+	g.T.Helper()
+	g.script(append(gluetun.Unlead(g.settings, g.network), "sleep 0.2"))
+	g.tunnel.Kill()
+}
+
 // exit is what the control server tells of the tunnel from now on.
 func (g *standIn) exit(publicIP string, ports ...int) {
 	g.control.Exit(publicIP, ports...)
@@ -90,10 +119,12 @@ func (g *standIn) exit(publicIP string, ports ...int) {
 }
 
 // stop ends the tunnel as gluetun does on its own restart: the rules first, and
-// the device a moment later.
+// the device a moment later. It kills OpenVPN, whose device goes with it.
 func (g *standIn) stop() {
 	g.T.Helper()
-	g.script(append(gluetun.Undivert(), "sleep 0.2"))
+	if !g.settings.OpenVPN() {
+		g.script(append(gluetun.Undivert(), "sleep 0.2"))
+	}
 	g.tunnel.Kill()
 	g.exit("")
 }

@@ -20,6 +20,20 @@ type Settings struct {
 	Env map[string]string
 	// Rules is post-rules.txt.
 	Rules string
+	// Server is the address of the server, and Port its UDP port, that gluetun
+	// has from its own list. For provider custom they are in Env.
+	Server, Port string
+}
+
+// OpenVPN tells that the tunnel is of that type, and not WireGuard's.
+func (s Settings) OpenVPN() bool { return s.Env["VPN_TYPE"] == "openvpn" }
+
+// Endpoint returns where the server is.
+func (s Settings) Endpoint() (address, port string) {
+	if s.Server != "" {
+		return s.Server, s.Port
+	}
+	return s.Env["WIREGUARD_ENDPOINT_IP"], s.Env["WIREGUARD_ENDPOINT_PORT"]
 }
 
 // Network is what gluetun finds of a pod's network.
@@ -72,16 +86,17 @@ func Firewall(s Settings, n Network) []string {
 			lines = append(lines, strings.TrimSpace(l))
 		}
 	}
+	server, port := s.Endpoint()
 	for _, gateway := range []string{n.Gateway4, n.Gateway6} {
 		if gateway == "" {
 			continue
 		}
 		// Once for each default route, whatever its family.
 		endpoint := four
-		if strings.Contains(s.Env["WIREGUARD_ENDPOINT_IP"], ":") {
+		if strings.Contains(server, ":") {
 			endpoint = six
 		}
-		endpoint("-A OUTPUT -d %s -o %s -p udp --dport %s -j ACCEPT", s.Env["WIREGUARD_ENDPOINT_IP"], n.Device, s.Env["WIREGUARD_ENDPOINT_PORT"])
+		endpoint("-A OUTPUT -d %s -o %s -p udp --dport %s -j ACCEPT", server, n.Device, port)
 	}
 	both("-A OUTPUT -o " + Device + " -j ACCEPT")
 	for _, subnet := range List(s.Env["FIREWALL_OUTBOUND_SUBNETS"]) {
@@ -150,6 +165,57 @@ func Address(s Settings, addresses ...string) []string {
 	lines = append(lines, "ip link set "+Device+" mtu "+s.Env["WIREGUARD_MTU"]+" up", fmt.Sprintf("ip route add default dev %s table %d", Device, Mark))
 	if six {
 		lines = append(lines, fmt.Sprintf("ip -6 route add default dev %s table %d", Device, Mark))
+	}
+	return lines
+}
+
+// halves are the routes that OpenVPN's "redirect-gateway def1 ipv6" stands for.
+// They are more specific than the default routes, which stay.
+var (
+	halves4 = []string{"0.0.0.0/1", "128.0.0.0/1"}
+	halves6 = []string{"::/3", "2000::/4", "3000::/4", "fc00::/7"}
+)
+
+// Lead returns the commands by which OpenVPN leads into its tunnel, once the
+// device is there: gluetun's own table stays empty, and it has no rule. The
+// addresses have their network's length. The gateway is the server's address
+// inside the tunnel; OpenVPN leaves to the kernel which device it is behind. A
+// route to the server that is there already does no harm.
+func Lead(s Settings, n Network, gateway string, addresses ...string) []string {
+	var lines []string
+	for _, a := range addresses {
+		nodad := ""
+		if strings.Contains(a, ":") {
+			nodad = " nodad"
+		}
+		lines = append(lines, "ip addr add "+a+" dev "+Device+nodad)
+	}
+	server, _ := s.Endpoint()
+	lines = append(lines, "ip link set "+Device+" mtu 1500 up", "ip route replace "+server+"/32 via "+n.Gateway4+" dev "+n.Device)
+	for _, half := range halves4 {
+		lines = append(lines, "ip route add "+half+" via "+gateway)
+	}
+	if n.Gateway6 != "" {
+		for _, half := range halves6 {
+			lines = append(lines, "ip -6 route add "+half+" dev "+Device)
+		}
+	}
+	return lines
+}
+
+// Unlead returns the commands by which OpenVPN takes away what Lead made, when
+// it connects anew. The device goes next. Where gluetun kills it, the route to
+// the server stays.
+func Unlead(s Settings, n Network) []string {
+	server, _ := s.Endpoint()
+	lines := []string{"ip route del " + server + "/32"}
+	for _, half := range halves4 {
+		lines = append(lines, "ip route del "+half)
+	}
+	if n.Gateway6 != "" {
+		for _, half := range halves6 {
+			lines = append(lines, "ip -6 route del "+half+" dev "+Device)
+		}
 	}
 	return lines
 }

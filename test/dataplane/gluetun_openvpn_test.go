@@ -1,0 +1,249 @@
+package dataplane
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/wireguardgateway/function-wireguard-gateway/test/gluetun"
+	"github.com/wireguardgateway/function-wireguard-gateway/test/netns"
+	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
+)
+
+// OpenVPN leads into its tunnel by the main table, beside the pod's own default
+// routes, which stay there. Peers have the tunnel or nothing all the same.
+func TestGluetunOpenVPN(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	p := w.provider()
+	e := newOpenVPNGateway(t)
+	on := e.config()
+	c := w.client(1)
+	for _, h := range []*host{w.server, w.gateway, c.host} {
+		h.patient()
+	}
+	w.server.echo(443, podPort, sessionPort)
+	around := w.watchAround()
+	callers := w.callers()
+	g := w.newGluetun(e.env(), e.file(wireguard.PostRulesKey))
+
+	e.write(w.gateway)
+	w.gateway.Exec("rm", "-r", "/run/secrets/gluetun")
+	a := w.runAgent()
+	a.refuses(t, "gluetun's credentials lack openvpn-user and openvpn-password")
+	e.credentials(w.gateway)
+	a.refuses(t, "not up yet")
+	e.connect(c, "laptop")
+	l := c.load()
+	c.expect(t, "before gluetun", blocked)
+	g.firewall()
+	g.routing()
+	c.expect(t, "before the tunnel", blocked)
+	if err := g.up(); err != nil {
+		t.Fatal(err)
+	}
+	a.waitReady(on)
+	c.expect(t, "with the tunnel", works)
+	around.none(t, "with the tunnel")
+	for _, ip := range []string{"ip", "ip -6"} {
+		if out := g.Run(ip + " route show default"); !contains(out, "eth0") {
+			t.Errorf("the pod's own default route is gone, so this shows nothing: %s", out)
+		}
+		if out := g.Run(ip + " rule show pref 101"); out != "" {
+			t.Errorf("gluetun has a rule for WireGuard only, got %s", out)
+		}
+	}
+	provided := func(t *testing.T, what string) {
+		t.Helper()
+		want := []string{
+			"icmp " + provider4, "ipv6-icmp " + provider6, "tcp " + provider4, "tcp " + provider6, "udp " + provider4, "udp " + provider6,
+		}
+		if diff := cmp.Diff(want, strings.Split(callers(), "\n")); diff != "" {
+			t.Errorf("%s: who called, -want, +got:\n%s", what, diff)
+		}
+	}
+	provided(t, "with the tunnel")
+	l.flows(t)
+	peers, own := c.sessions(sessionPort), w.gateway.sessions(podPort)
+
+	shut := func(t *testing.T, what string) {
+		t.Helper()
+		c.expect(t, what, blocked)
+		peers.stand(t, what)
+		own.stand(t, what)
+	}
+	goesOn := func(t *testing.T, since time.Time, what string) {
+		t.Helper()
+		l.recovered(t, since, what)
+		peers.goOn(t, since, what)
+		own.goOn(t, since, what)
+		a.waitReady(on)
+		c.expect(t, what, works)
+		around.none(t, what)
+		provided(t, what)
+	}
+	again := func(t *testing.T, what string) {
+		t.Helper()
+		since := time.Now()
+		if err := g.up(); err != nil {
+			t.Fatal(err)
+		}
+		goesOn(t, since, what)
+	}
+	t.Run("Reconnects", func(t *testing.T) {
+		for range 3 {
+			g.disconnect()
+			if err := g.up(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		g.disconnect()
+		shut(t, "disconnected")
+		a.refuses(t, "tunnel is down")
+		again(t, "connected again")
+	})
+	t.Run("Killed", func(t *testing.T) {
+		g.stop()
+		if out := g.Run("ip route show " + provider4); !contains(out, "eth0") {
+			t.Errorf("a killed OpenVPN leaves its route to the server, got %s", out)
+		}
+		shut(t, "killed")
+		a.refuses(t, "tunnel is down")
+		again(t, "started again")
+	})
+	t.Run("Terminated", func(t *testing.T) {
+		g.terminate()
+		shut(t, "terminated")
+		g.firewall()
+		g.routing()
+		c.expect(t, "starting", blocked)
+		again(t, "started again")
+	})
+	t.Run("RoutesGo", func(t *testing.T) {
+		// The device stays, and the pod's own default routes are what is left.
+		g.script(gluetun.Unlead(g.settings, g.network))
+		a.refuses(t, "tunnel is down")
+		netns.WaitFor(t, limit, "our table to be empty", func() error {
+			if out := g.Run("ip route show table all"); contains(out, "table 51822") {
+				return fmt.Errorf("still there: %s", out)
+			}
+			return nil
+		})
+		shut(t, "without routes")
+		g.tunnel.Kill()
+		again(t, "another device")
+	})
+	t.Run("PushedRoutes", func(t *testing.T) {
+		// The server may ask for routes to what is none of its business. Each is
+		// more specific than those of the gateway.
+		for _, l := range []string{
+			"ip route add 192.168.50.0/25 via 10.64.0.1", "ip -6 route add fd50::/80 dev tun0",
+			"ip route add 10.8.0.128/25 via 10.64.0.1", "ip -6 route add fd00:8::8000:0:0:0/65 dev tun0",
+		} {
+			g.Run(l)
+		}
+		four := p.count("wgp0", "ip daddr { 192.168.50.0/24, 10.8.0.0/24 }")
+		six := p.count("wgp0", "ip6 daddr { fd50::/64, fd00:8::/64 }")
+		sent := p.count("wgp0", "ip daddr "+server4)
+		c.expect(t, "what is not there", map[string]bool{
+			"udp 192.168.50.10 443": false, "udp fd50::10 443": false, "udp 10.8.0.200 443": false, "udp fd00:8::8000:0:0:200 443": false,
+		})
+		if four() > 0 || six() > 0 || sent() == 0 {
+			t.Errorf("the provider got %d packets for the cluster and peers by IPv4 and %d by IPv6, and %d for the internet", four(), six(), sent())
+		}
+		g.stop()
+		again(t, "without such routes")
+	})
+	t.Run("ProviderDies", func(t *testing.T) {
+		p.server.Kill()
+		shut(t, "without provider")
+		a.refuses(t, "tunnel is down")
+		since := time.Now()
+		p.serve()
+		goesOn(t, since, "the provider is back")
+	})
+	t.Run("AgentKilled", func(t *testing.T) {
+		left := e.outlive(a)
+		peers.goOn(t, time.Now(), "without agent")
+		c.expect(t, "without agent", works)
+		// Nobody leads peers into another device.
+		g.stop()
+		if err := g.up(); err != nil {
+			t.Fatal(err)
+		}
+		c.expect(t, "another device, without agent", blocked)
+		peers.stand(t, "another device, without agent")
+		g.stop()
+		g.open()
+		shut(t, "all open, without agent and tunnel")
+		around.none(t, "without agent")
+		left.Kill()
+		a = w.runAgent()
+		a.refuses(t, "not up yet")
+		g.firewall()
+		g.routing()
+		again(t, "another agent")
+	})
+	t.Run("EitherWall", func(t *testing.T) {
+		// Somebody's rule takes peers past ours, to where the pod's own default
+		// routes are, and gluetun's firewall is open.
+		g.open()
+		w.gateway.NFT(openTable)
+		g.pastOurRules()
+		c.expect(t, "past the routing rules", works)
+		g.stop()
+		shut(t, "past the routing rules, no tunnel")
+		around.none(t, "past the routing rules")
+		g.behindOurRules()
+		time.Sleep(2 * time.Second)
+		g.Run("nft delete table inet wireguard_gateway")
+		c.expect(t, "past the firewall", blocked)
+		if n := around.leaked(); n != 0 {
+			t.Errorf("past the firewall: %d packets of peers went around the tunnel", n)
+		}
+	})
+	t.Run("Removed", func(t *testing.T) {
+		if err := g.up(); err != nil {
+			t.Fatal(err)
+		}
+		a.waitReady(on)
+		a.Kill()
+		w.gateway.Exec(agentBinary, "remove")
+		if out := g.Run("ip route show table all") + g.Run("ip rule") + g.Run("ip -6 rule"); contains(out, "51822") || contains(out, "proto 86") {
+			t.Errorf("something is left: %s", out)
+		}
+	})
+}
+
+// The server chooses the tunnel's network. Where that is the pool of the peers,
+// OpenVPN's routes are by the gateway's own device, so the agent says why there is
+// no way out.
+func TestGluetunOpenVPNInPool(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.provider()
+	w.server.echo(443)
+	e := newOpenVPNGateway(t)
+	e.write(w.gateway)
+	g := w.newGluetun(e.env(), e.file(wireguard.PostRulesKey))
+	g.firewall()
+	g.routing()
+	around := w.watchAround()
+	c := w.client(1)
+	a := w.runAgent()
+	e.connect(c, "laptop")
+	a.refuses(t, "not up yet")
+	if err := g.up(); err != nil {
+		t.Fatal(err)
+	}
+	a.waitReady(e.config())
+	c.expect(t, "another network", map[string]bool{reached4: true, reached6: true})
+	g.stop()
+	g.upOpenVPN("10.8.0.1", "10.8.0.7/24", tunnel6+"/64")
+	a.refuses(t, "gluetun's tunnel has addresses of 10.8.0.0/24, which overlaps with the gateway's: choose another pool")
+	c.expect(t, "in the pool", map[string]bool{reached4: false, "icmp " + server4: false})
+	around.none(t, "in the pool")
+}
