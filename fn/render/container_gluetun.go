@@ -27,7 +27,8 @@ const (
 // probe, so that the agent runs and reports whatever becomes of it.
 //
 // Its root is not read-only: it rewrites /etc/resolv.conf, which a container
-// runtime mounts read-only together with the root.
+// runtime mounts read-only together with the root, and has OpenVPN's settings in
+// /etc/openvpn.
 func gluetun(g *plan.Gateway) corev1.Container {
 	return corev1.Container{
 		Name:            names.ContainerGluetun,
