@@ -24,7 +24,8 @@ type soakFault struct {
 	do   func(ctx context.Context) error
 }
 
-// faults are what may happen at any time.
+// faults are what may happen at any time, also to what is away since the last
+// time: the gateways serve on without.
 func (s *soak) faults() []soakFault {
 	system := "crossplane-system"
 	return []soakFault{
@@ -33,12 +34,12 @@ func (s *soak) faults() []soakFault {
 		{"gateway's Deployment deleted", func(ctx context.Context) error {
 			d := &appsv1.Deployment{}
 			d.Namespace, d.Name = s.anyGateway().namespace, names.Workload(gatewayName)
-			return s.n.Client.Delete(ctx, d)
+			return client.IgnoreNotFound(s.n.Client.Delete(ctx, d))
 		}},
 		{"gateway's configuration deleted", func(ctx context.Context) error {
 			o := &corev1.Secret{}
 			o.Namespace, o.Name = s.anyGateway().namespace, names.Config(gatewayName)
-			return s.n.Client.Delete(ctx, o)
+			return client.IgnoreNotFound(s.n.Client.Delete(ctx, o))
 		}},
 		{"gluetun killed", func(ctx context.Context) error {
 			p, err := s.leaving.pod(ctx)
