@@ -297,8 +297,10 @@ func (c *cluster) namesOf(namespace string) []string {
 	return out
 }
 
-func (c *cluster) field(kind, namespace, name string, path ...string) string {
-	v, _, _ := unstructured.NestedFieldNoCopy(c.objects[objectID(kind, namespace, name)].Object, path...)
+// field prints a field of an object that a peer's team has, empty where there is
+// none.
+func (c *cluster) field(kind, name string, path ...string) string {
+	v, _, _ := unstructured.NestedFieldNoCopy(c.objects[objectID(kind, "apps", name)].Object, path...)
 	if v == nil {
 		return ""
 	}

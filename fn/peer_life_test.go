@@ -205,7 +205,7 @@ func TestPeerChangesGateway(t *testing.T) {
 				if got := c.secret("apps", "media-wireguard.peer"); got != nil {
 					t.Errorf("%s: want no configuration before it has given an address, got one with %s", tc.reason, confLine(got["direct.conf"], "Address"))
 				}
-				if got := c.field("WireguardPeer", "apps", "media", "status", "addresses"); got != "" {
+				if got := c.field("WireguardPeer", "media", "status", "addresses"); got != "" {
 					t.Errorf("%s: want no addresses in the status, got %s", tc.reason, got)
 				}
 
@@ -245,7 +245,7 @@ func TestPoolChanges(t *testing.T) {
 				gateway(tc.before)
 				c.peer("apps", "media", "{qrCode: true}")
 				c.settle()
-				before, status := c.secret("apps", "media-wireguard.peer"), c.field("WireguardPeer", "apps", "media", "status")
+				before, status := c.secret("apps", "media-wireguard.peer"), c.field("WireguardPeer", "media", "status")
 
 				gateway(tc.after)
 				c.stale[objectID("WireguardGateway", "vpn", "home")] = true
@@ -259,7 +259,7 @@ func TestPoolChanges(t *testing.T) {
 					if diff := cmp.Diff(before, c.secret("apps", "media-wireguard.peer")); diff != "" {
 						t.Errorf("%s: -before, +meanwhile:\n%s", tc.reason, diff)
 					}
-					if diff := cmp.Diff(status, c.field("WireguardPeer", "apps", "media", "status")); diff != "" {
+					if diff := cmp.Diff(status, c.field("WireguardPeer", "media", "status")); diff != "" {
 						t.Errorf("%s: status: -before, +meanwhile:\n%s", tc.reason, diff)
 					}
 					if got := c.last[objectID("WireguardPeer", "apps", "media")].GetDesired().GetComposite().GetReady(); got != fnv1.Ready_READY_FALSE {

@@ -107,7 +107,7 @@ func TestPodsAreServed(t *testing.T) {
 		if got := fmt.Sprint(status["activePeers"]); got != "0" {
 			t.Errorf("want pods not to be counted as peers, got %s", got)
 		}
-		if got := c.field("WireguardPeer", "apps", "media", "status"); got != "map[gateway:map[endpoint:home-wireguard.vpn.svc.cluster.local:4000 publicKey:"+seed.ServerKey(0).Public().String()+"]]" {
+		if got := c.field("WireguardPeer", "media", "status"); got != "map[gateway:map[endpoint:home-wireguard.vpn.svc.cluster.local:4000 publicKey:"+seed.ServerKey(0).Public().String()+"]]" {
 			t.Errorf("status of the peer: got %s", got)
 		}
 	})

@@ -122,7 +122,7 @@ func TestPeerIsServed(t *testing.T) {
 			"secretName": "media-wireguard.peer", "addresses": "[" + onDevice.Addresses[0].String() + "]",
 			"gateway": "map[endpoint:vpn.example.com:51820 publicKey:" + seed.ServerKey(0).Public().String() + "]",
 		} {
-			if got := c.field("WireguardPeer", "apps", "media", "status", path); got != want {
+			if got := c.field("WireguardPeer", "media", "status", path); got != want {
 				t.Errorf("status.%s: want %q, got %q", path, want, got)
 			}
 		}
@@ -135,7 +135,7 @@ func TestPeerIsServed(t *testing.T) {
 		}
 		// Whose it is stands on the objects, for those who look at them.
 		want = "map[app.kubernetes.io/instance:home app.kubernetes.io/name:wireguard-gateway wireguardgateway.io/gateway:home wireguardgateway.io/gateway-namespace:vpn wireguardgateway.io/peer:media]"
-		if got := c.field("ConfigMap", "apps", "media-wireguard.attachment", "metadata", "labels"); got != want {
+		if got := c.field("ConfigMap", "media-wireguard.attachment", "metadata", "labels"); got != want {
 			t.Errorf("labels: want %s, got %s", want, got)
 		}
 	})

@@ -210,7 +210,6 @@ func TestEnsure(t *testing.T) {
 
 	check("read", true)
 	nft(t, "add rule inet other x udp dport 53 accept")
-	before := others()
 	check("others' rules changed", true)
 	ensure("others' rules changed", r, false)
 
@@ -224,7 +223,7 @@ func TestEnsure(t *testing.T) {
 	ensure("changed", Render(changed, Network{IPv4: "eth0"}), true)
 	learn()
 	nft(t, "add rule inet other x udp dport 54 accept")
-	before = others()
+	before := others()
 	check("others' rules changed after ours", true)
 	ensure("changed, and others' rules too", r, true)
 	learn()

@@ -239,7 +239,7 @@ func TestNetworks(t *testing.T) {
 		must(t, err)
 		var out []string
 		for _, n := range all {
-			out = append(out, n.Prefix.String()+" "+n.Device())
+			out = append(out, n.String()+" "+n.Device())
 		}
 		slices.Sort(out)
 		return out

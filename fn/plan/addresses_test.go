@@ -442,12 +442,12 @@ func TestNobodyMoves(t *testing.T) {
 				got := addressesOf(g)
 				seen := map[string]string{}
 				for name, ips := range got {
-					for _, before := range strings.Fields(had[name]) {
+					for before := range strings.FieldsSeq(had[name]) {
 						if now := strings.Fields(ips); !slices.Contains(now, before) && !slices.Contains(now, pins[name]) {
 							t.Fatalf("%s, life %d, step %d: %s moved from %s to %q", pools, life, step, name, had[name], ips)
 						}
 					}
-					for _, ip := range strings.Fields(ips) {
+					for ip := range strings.FieldsSeq(ips) {
 						if other, ok := seen[ip]; ok {
 							t.Fatalf("%s, life %d, step %d: %s and %s share %s", pools, life, step, name, other, ip)
 						}
