@@ -74,12 +74,12 @@ func encodeStatus(before *fnv1.Resource, xr identity, status any) (*fnv1.Resourc
 	fields := out.GetResource().GetFields()
 	fields["apiVersion"] = structpb.NewStringValue(xr.apiVersion)
 	fields["kind"] = structpb.NewStringValue(xr.kind)
-	theirs := fields["status"].GetStructValue()
-	if theirs == nil {
+	theirs := fields["status"].GetStructValue().GetFields()
+	if theirs == nil { // An empty status has no map to write into.
 		fields["status"] = structpb.NewStructValue(ours)
 		return out, nil
 	}
-	maps.Copy(theirs.GetFields(), ours.GetFields())
+	maps.Copy(theirs, ours.GetFields())
 	return out, nil
 }
 

@@ -8,6 +8,9 @@ import (
 	fnv1 "github.com/crossplane/function-sdk-go/proto/v1"
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protopath"
+	"google.golang.org/protobuf/reflect/protorange"
+	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/testing/protocmp"
 	"google.golang.org/protobuf/types/known/structpb"
 )
@@ -75,6 +78,50 @@ func TestPipeline(t *testing.T) {
 		if got := statusOf(o.rsp)["bucket"].GetStringValue(); got != "earlier" {
 			t.Errorf("%s: the status of an earlier function is lost, got %q", name, got)
 		}
+	}
+}
+
+// TestEmptyOfOthers: what others left empty comes over the wire as a map or a
+// list that is nil. Wherever one stands, the function goes on.
+func TestEmptyOfOthers(t *testing.T) {
+	for _, name := range []string{"steady-state", "attached", "egress-up", "gateway-api", "peer-own-key", "peer-pods-cilium", "peer-rejected"} {
+		t.Run(name, func(t *testing.T) {
+			req := withEarlier(t, reconciled(t, caseNamed(t, name).run(t)))
+			err := protorange.Range(req.ProtoReflect(), func(at protopath.Values) error {
+				m, ok := at.Index(-1).Value.Interface().(protoreflect.Message)
+				if !ok {
+					return nil
+				}
+				switch v := m.Interface().(type) {
+				case *structpb.Struct:
+					kept := v.Fields
+					v.Fields = nil
+					survives(t, at.Path, req)
+					v.Fields = kept
+				case *structpb.ListValue:
+					kept := v.Values
+					v.Values = nil
+					survives(t, at.Path, req)
+					v.Values = kept
+				}
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+func survives(t *testing.T, without protopath.Path, req *fnv1.RunFunctionRequest) {
+	t.Helper()
+	defer func() {
+		if p := recover(); p != nil {
+			t.Errorf("with nothing in %s: %v", without, p)
+		}
+	}()
+	if _, err := newFunction(&bytes.Buffer{}).RunFunction(t.Context(), req); err != nil {
+		t.Errorf("with nothing in %s: %v", without, err)
 	}
 }
 
