@@ -1,7 +1,9 @@
 package fn
 
 import (
+	"encoding/base64"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -58,6 +60,34 @@ func TestLargestConfig(t *testing.T) {
 		t.Fatal("want a Fatal, got none")
 	}
 	checkRefusal(t, rsp, message, "spec.peers", "1000 peers", "1048576", "access rules")
+}
+
+// TestLargestRequirements holds that all of a response is within what Crossplane
+// accepts. Secrets that peers refer to are asked for there.
+func TestLargestRequirements(t *testing.T) {
+	f := New(logging.NewNopLogger(), WithRandom(forever(make([]byte, 32))))
+	req := firstRequest(t, 1800)
+	for i, p := range req.GetObserved().GetComposite().GetResource().GetFields()["spec"].GetStructValue().GetFields()["peers"].GetListValue().GetValues() {
+		name := fmt.Sprintf("%s-%d", strings.Repeat("s", 190), i)
+		maps.Copy(p.GetStructValue().Fields, newStruct(t, map[string]any{
+			"privateKeySecretRef": map[string]any{"name": name},
+			"presharedKey":        map[string]any{"secretRef": map[string]any{"name": "x" + name}},
+		}).GetFields())
+	}
+	req = answered(t, f, req)
+	encode := base64.StdEncoding.EncodeToString
+	for i, name := range keys(req.GetRequiredResources()) {
+		if strings.HasPrefix(name, requireSecretPrefix) {
+			key := encode([]byte(encode(fmt.Appendf(nil, "%032d", i))))
+			s := newStruct(t, map[string]any{"data": map[string]any{"privateKey": key, "presharedKey": key}})
+			req.RequiredResources[name] = &fnv1.Resources{Items: []*fnv1.Resource{{Resource: s}}}
+		}
+	}
+	rsp := respond(t, f, req)
+	if size := proto.Size(rsp); size >= maxMessage {
+		t.Errorf("the response is %d bytes, and Crossplane accepts %d", size, maxMessage)
+	}
+	checkRefusal(t, rsp, fatalOf(rsp), "spec.peers", fmt.Sprint(maxResponse), "Secrets")
 }
 
 func answered(t *testing.T, f *Function, req *fnv1.RunFunctionRequest) *fnv1.RunFunctionRequest {

@@ -43,12 +43,14 @@ func encode(req *fnv1.RunFunctionRequest, rsp *fnv1.RunFunctionResponse, xr iden
 	if desired.Composite, err = encodeStatus(req.GetDesired().GetComposite(), xr, status); err != nil {
 		return err
 	}
-	if size := proto.Size(desired); size > maxResponse {
+	before := rsp.GetDesired()
+	rsp.Desired = desired
+	if size := proto.Size(rsp); size > maxResponse {
+		rsp.Desired = before
 		return &plan.ConditionError{Condition: conditionSpecValid, Reason: reasonTooLarge, Message: fmt.Sprintf(
-			"spec.peers: Too many: the %d objects are %d bytes, and Crossplane accepts %d: move some peers to another gateway, or turn off their qrCode",
+			"spec.peers: Too many: the response with %d objects is %d bytes, and Crossplane accepts %d: move some peers to another gateway, turn off their qrCode, or let them refer to fewer Secrets",
 			len(objects), size, maxResponse)}
 	}
-	rsp.Desired = desired
 	return nil
 }
 
