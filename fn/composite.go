@@ -2,6 +2,7 @@ package fn
 
 import (
 	"encoding/json"
+	"fmt"
 	"time"
 
 	"github.com/crossplane/function-sdk-go/errors"
@@ -198,8 +199,16 @@ func parse(req *fnv1.RunFunctionRequest, xr *composite) (*spec.Gateway, error) {
 	return g, nil
 }
 
+// maxErrors is how many errors of a spec a message has. All of them could be more
+// than what Crossplane accepts.
+const maxErrors = 10
+
 func specErrors(errs field.ErrorList) error {
-	return specInvalid(errs.ToAggregate().Error())
+	message := errs[:min(len(errs), maxErrors)].ToAggregate().Error()
+	if more := len(errs) - maxErrors; more > 0 {
+		message += fmt.Sprintf("; %d more", more)
+	}
+	return specInvalid(message)
 }
 
 func specInvalid(message string) error {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/crossplane/function-sdk-go/logging"
 	fnv1 "github.com/crossplane/function-sdk-go/proto/v1"
@@ -88,6 +89,34 @@ func TestLargestRequirements(t *testing.T) {
 		t.Errorf("the response is %d bytes, and Crossplane accepts %d", size, maxMessage)
 	}
 	checkRefusal(t, rsp, fatalOf(rsp), "spec.peers", fmt.Sprint(maxResponse), "Secrets")
+}
+
+// TestManyErrors holds that a spec full of errors costs no more than one that
+// has none, and that its user is told in few words.
+func TestManyErrors(t *testing.T) {
+	f := New(logging.NewNopLogger())
+	req := firstRequest(t, 2000)
+	for i, p := range req.GetObserved().GetComposite().GetResource().GetFields()["spec"].GetStructValue().GetFields()["peers"].GetListValue().GetValues() {
+		routes := make([]any, 32)
+		for k := range routes {
+			routes[k] = fmt.Sprintf("10.8.%d.%d/32", i%256, k)
+		}
+		p.GetStructValue().Fields["routes"] = newStruct(t, map[string]any{"r": routes}).GetFields()["r"]
+	}
+	start := time.Now()
+	message := fatalOf(respond(t, f, req))
+	// It took minutes where all were joined, and takes a second.
+	if took := time.Since(start); took > 30*time.Second {
+		t.Errorf("64,000 errors took %s", took)
+	}
+	for _, s := range []string{"spec.peers[0].routes[0]", "spec.peers[0].routes[9]", "63990 more"} {
+		if !strings.Contains(message, s) {
+			t.Errorf("want %q in the message, got %.1000s", s, message)
+		}
+	}
+	if strings.Contains(message, "routes[10]") || len(message) > 4000 {
+		t.Errorf("want ten errors, got %d bytes: %.3000s", len(message), message)
+	}
 }
 
 func answered(t *testing.T, f *Function, req *fnv1.RunFunctionRequest) *fnv1.RunFunctionRequest {
