@@ -3,14 +3,18 @@ package plan
 import (
 	"fmt"
 	"maps"
+	"math/rand/v2"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/wireguardgateway/function-wireguard-gateway/api/v1alpha1"
+	"github.com/wireguardgateway/function-wireguard-gateway/fn/spec"
 )
 
 // Of seedA, computed apart from this repository's code: the derived public key
@@ -308,5 +312,52 @@ func TestNobodyIsDisplaced(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestNetSet compares with a look at every pair, of nested, equal and disjoint
+// networks of both families.
+func TestNetSet(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 2000 {
+		set := newNetSet()
+		var all []netip.Prefix
+		for range 8 {
+			a := netip.AddrFrom4([4]byte{10, byte(r.IntN(4) << 6), 0, byte(r.IntN(2))})
+			if r.IntN(3) == 0 {
+				a = netip.AddrFrom16([16]byte{10, byte(r.IntN(4) << 6), 15: byte(r.IntN(2))})
+			}
+			n := netip.PrefixFrom(a, []int{8, 9, 10, 24, 32}[r.IntN(5)]).Masked()
+			want := slices.ContainsFunc(all, func(have netip.Prefix) bool { return have.Bits() <= n.Bits() && have.Overlaps(n) })
+			if got := set.contains(n); got != want {
+				t.Fatalf("%v contain %s: want %t, got %t", all, n, want, got)
+			}
+			set.add(n)
+			all = append(all, n)
+		}
+	}
+}
+
+// TestManyRoutes holds that time grows with the number of routes, not with its
+// square: that took minutes.
+func TestManyRoutes(t *testing.T) {
+	in := inputs(t, "{peerToPeer: true, peerCIDR: 10.0.0.0/16}")
+	for i := range 20 {
+		in.Spec.Peers = append(in.Spec.Peers, spec.Peer{Namespace: "vpn", Name: fmt.Sprintf("narrow%d", i), AllowedIPs: []netip.Prefix{netip.MustParsePrefix("10.43.0.0/16")}})
+	}
+	for i := range 1000 {
+		p := spec.Peer{Namespace: "vpn", Name: fmt.Sprintf("site%d", i)}
+		for k := range 32 {
+			p.Routes = append(p.Routes, netip.PrefixFrom(netip.AddrFrom4([4]byte{172, byte(16 + i>>8), byte(i), byte(k)}), 32))
+		}
+		in.Spec.Peers = append(in.Spec.Peers, p)
+	}
+	start := time.Now()
+	g := planned(t, in)
+	if took := time.Since(start); took > 8*time.Second {
+		t.Errorf("32,000 routes took %s", took)
+	}
+	if got := len(peerOf(t, g, "narrow0").AllowedIPs); got != 32002 || len(g.Rejected()) != 0 {
+		t.Errorf("want 32002 networks and nobody rejected, got %d and %q", got, g.Rejected())
 	}
 }

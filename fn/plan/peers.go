@@ -180,13 +180,15 @@ func (g *Gateway) narrow(p *Peer, sites []site) []netip.Prefix {
 		return p.Peer.AllowedIPs
 	}
 	ns := slices.Clone(p.Peer.AllowedIPs)
+	have := newNetSet()
+	for _, n := range ns {
+		have.add(n)
+	}
 	add := func(n netip.Prefix) {
-		for _, have := range ns {
-			if have.Bits() <= n.Bits() && have.Overlaps(n) {
-				return
-			}
+		if !have.contains(n) {
+			have.add(n)
+			ns = append(ns, n)
 		}
-		ns = append(ns, n)
 	}
 	for _, pool := range g.Pools {
 		add(pool.Prefix)
