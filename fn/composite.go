@@ -27,6 +27,7 @@ type identity struct {
 	name          string
 	uid           string
 	clusterScoped bool
+	size          int // of the object without its status, in bytes
 }
 
 // composite is a gateway that is observed.
@@ -100,7 +101,8 @@ func decodeObject(req *fnv1.RunFunctionRequest, kinds kindsOf, spec, status any)
 			ClaimRef *reference `json:"claimRef"`
 		} `json:"spec"`
 	}{}
-	for _, part := range []struct{ from, into any }{
+	var sizes [3]int
+	for i, part := range []struct{ from, into any }{
 		{fields, &raw},
 		{map[string]any{"spec": fields["spec"]}, &struct {
 			Spec any `json:"spec"`
@@ -113,6 +115,7 @@ func decodeObject(req *fnv1.RunFunctionRequest, kinds kindsOf, spec, status any)
 		if err != nil {
 			return identity{}, errors.Wrap(err, "cannot encode composite resource")
 		}
+		sizes[i] = len(b)
 		if err := json.Unmarshal(b, part.into); err != nil {
 			return identity{}, specInvalid(describeDecodeError(req.GetObserved().GetComposite().GetResource(), err))
 		}
@@ -124,6 +127,7 @@ func decodeObject(req *fnv1.RunFunctionRequest, kinds kindsOf, spec, status any)
 		namespace:  raw.Metadata.Namespace,
 		name:       raw.Metadata.Name,
 		uid:        raw.Metadata.UID,
+		size:       sizes[0] - sizes[2],
 	}
 	switch claim := raw.Spec.ClaimRef; {
 	case raw.APIVersion != v1alpha1.GroupVersion.String():

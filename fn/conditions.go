@@ -8,6 +8,7 @@ import (
 	fnv1 "github.com/crossplane/function-sdk-go/proto/v1"
 	"github.com/crossplane/function-sdk-go/response"
 
+	"github.com/wireguardgateway/function-wireguard-gateway/api/v1alpha1"
 	"github.com/wireguardgateway/function-wireguard-gateway/fn/plan"
 	"github.com/wireguardgateway/function-wireguard-gateway/fn/render"
 )
@@ -15,7 +16,7 @@ import (
 // Conditions of a gateway. The set is closed: every response has all of them,
 // since Crossplane cannot remove one again.
 const (
-	conditionSpecValid     = "SpecValid"
+	conditionSpecValid     = plan.ConditionSpecValid
 	conditionKeysReady     = plan.ConditionKeysReady
 	conditionPeersReady    = "PeersReady"
 	conditionEndpointReady = "EndpointReady"
@@ -54,7 +55,7 @@ const (
 	reasonRejected     = "PeersRejected"
 	reasonKindMissing  = "KindMissing"
 	reasonError        = "Error"
-	reasonTooLarge     = "TooLarge"
+	reasonTooLarge     = v1alpha1.ReasonTooLarge
 
 	reasonNotFound          = "NotFound"
 	reasonGatewayInvalid    = "GatewayInvalid"

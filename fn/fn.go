@@ -15,6 +15,7 @@ import (
 	"github.com/crossplane/function-sdk-go/logging"
 	fnv1 "github.com/crossplane/function-sdk-go/proto/v1"
 	"github.com/crossplane/function-sdk-go/response"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/wireguardgateway/function-wireguard-gateway/fn/plan"
 	"github.com/wireguardgateway/function-wireguard-gateway/fn/render"
@@ -113,6 +114,8 @@ func (f *Function) compose(req *fnv1.RunFunctionRequest, rsp *fnv1.RunFunctionRe
 		Nodes:           required.nodes,
 		Attachments:     required.attachments,
 		Namespaces:      required.namespaces,
+		ObjectSize:      xr.size,
+		ResponseSize:    proto.Size(rsp),
 		Now:             now,
 		Random:          f.random,
 	})
@@ -125,7 +128,7 @@ func (f *Function) compose(req *fnv1.RunFunctionRequest, rsp *fnv1.RunFunctionRe
 	if err != nil {
 		return errors.Wrap(err, "cannot render gateway")
 	}
-	if err := checkConfigSize(objects, len(g.Peers)); err != nil {
+	if err := checkSecrets(peersField, objects, len(g.Peers)); err != nil {
 		return err
 	}
 	// A kind that the cluster lacks would keep everything else from being applied.

@@ -3,6 +3,8 @@ package fn
 import (
 	"fmt"
 
+	fnv1 "github.com/crossplane/function-sdk-go/proto/v1"
+	"google.golang.org/protobuf/proto"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/wireguardgateway/function-wireguard-gateway/fn/names"
@@ -10,23 +12,53 @@ import (
 	"github.com/wireguardgateway/function-wireguard-gateway/fn/render"
 )
 
-// checkConfigSize refuses a gateway whose configuration no Secret can hold: the
-// API server would refuse it, and every peer would wait for it in vain.
-func checkConfigSize(objects []render.Composed, peers int) error {
+// peersField is where inline peers stand, and clientField the client of a
+// WireguardPeer.
+const (
+	peersField  = "spec.peers"
+	clientField = "spec.client"
+)
+
+// checkSecrets refuses what no Secret can hold: the API server would refuse it,
+// and every peer would wait for it in vain. What they are made of stands in the
+// given field.
+func checkSecrets(field string, objects []render.Composed, peers int) error {
 	for _, o := range objects {
 		s, ok := o.Object.(*corev1.Secret)
-		if !ok || o.Key != names.KeyConfig {
+		if !ok {
 			continue
 		}
 		size := 0
 		for _, v := range s.Data {
 			size += len(v)
 		}
-		if size > corev1.MaxSecretSize {
-			return &plan.ConditionError{Condition: conditionSpecValid, Reason: reasonTooLarge, Message: fmt.Sprintf(
-				"spec.peers: Too many: the configuration of %d peers is %d bytes, and a Secret holds %d: move some peers to another gateway, or shorten their access rules and routes",
-				peers, size, corev1.MaxSecretSize)}
+		switch {
+		case size <= corev1.MaxSecretSize:
+		case o.Key == names.KeyConfig:
+			return tooLarge(field, "the configuration of %d peers is %d bytes, and a Secret holds %d: move some peers to another gateway, or shorten their access rules and routes",
+				peers, size, corev1.MaxSecretSize)
+		default:
+			return tooLarge(field, "the configurations in the Secret %q are %d bytes, and a Secret holds %d: let its peer have no allowedIPs, or shorten the routes of others",
+				s.Name, size, corev1.MaxSecretSize)
 		}
 	}
 	return nil
+}
+
+// checkSize refuses what Crossplane does not accept, and what etcd would refuse:
+// a gateway with its status. Its size is that without.
+func checkSize(rsp *fnv1.RunFunctionResponse, gateway, objects int) error {
+	if size := gateway + proto.Size(rsp.GetDesired().GetComposite()); size > plan.MaxObject {
+		return tooLarge(peersField, "the gateway with its status is %d bytes, and etcd accepts %d: move some peers to another gateway, or shorten their access rules and routes",
+			size, plan.MaxObject)
+	}
+	if size := proto.Size(rsp); size > plan.MaxResponse {
+		return tooLarge(peersField, "the response with %d objects is %d bytes, and Crossplane accepts %d: move some peers to another gateway, turn off their qrCode, or let them refer to fewer Secrets",
+			objects, size, plan.MaxResponse)
+	}
+	return nil
+}
+
+func tooLarge(field, format string, args ...any) error {
+	return &plan.ConditionError{Condition: conditionSpecValid, Reason: reasonTooLarge, Message: field + ": Too many: " + fmt.Sprintf(format, args...)}
 }

@@ -83,6 +83,9 @@ func (f *Function) composePeer(req *fnv1.RunFunctionRequest, rsp *fnv1.RunFuncti
 	if err != nil {
 		return errors.Wrap(err, "cannot render peer")
 	}
+	if err := checkSecrets(clientField, objects, 1); err != nil {
+		return err
+	}
 	if err := encodePeer(req, rsp, xr, objects, peerStatusOf(client), ready); err != nil {
 		return err
 	}

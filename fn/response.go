@@ -1,7 +1,6 @@
 package fn
 
 import (
-	"fmt"
 	"maps"
 	"time"
 
@@ -14,13 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/wireguardgateway/function-wireguard-gateway/fn/object"
-	"github.com/wireguardgateway/function-wireguard-gateway/fn/plan"
 	"github.com/wireguardgateway/function-wireguard-gateway/fn/render"
 )
-
-// maxResponse is what Crossplane's gRPC client accepts, less some room for the
-// conditions and for other functions of the pipeline.
-const maxResponse = 4<<20 - 64<<10
 
 // encode adds the desired objects and status to those of the functions before
 // us. Nothing is added where anything fails.
@@ -45,11 +39,9 @@ func encode(req *fnv1.RunFunctionRequest, rsp *fnv1.RunFunctionResponse, xr iden
 	}
 	before := rsp.GetDesired()
 	rsp.Desired = desired
-	if size := proto.Size(rsp); size > maxResponse {
+	if err := checkSize(rsp, xr.size, len(objects)); err != nil {
 		rsp.Desired = before
-		return &plan.ConditionError{Condition: conditionSpecValid, Reason: reasonTooLarge, Message: fmt.Sprintf(
-			"spec.peers: Too many: the response with %d objects is %d bytes, and Crossplane accepts %d: move some peers to another gateway, turn off their qrCode, or let them refer to fewer Secrets",
-			len(objects), size, maxResponse)}
+		return err
 	}
 	return nil
 }

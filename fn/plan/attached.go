@@ -18,20 +18,6 @@ import (
 	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
 )
 
-// Bounds of what WireguardPeers may take of a gateway. Without them, those of
-// one namespace could fill the Secret that the agent reads, which holds 1 MiB,
-// and so stop the gateway for everybody.
-const (
-	// maxAttached is how many WireguardPeers a gateway looks at. Each has an entry
-	// in its status, and an object holds 1.5 MiB.
-	maxAttached = 1000
-	// maxPeerSize is how much of the configuration one of them may be, in bytes.
-	maxPeerSize = 32 << 10
-	// maxPeersSize is how much all peers together may be before WireguardPeers
-	// find no room any more.
-	maxPeersSize = 768 << 10
-)
-
 // attachedSettings is the document of an attachment: the settings of a client
 // with its public key, or that it is a class of pods and nothing else. A gateway
 // that does not know of pods misses the key, and refuses them.
@@ -193,59 +179,4 @@ func (g *Gateway) withinConsent(accepted []attached) {
 			}
 		}
 	}
-}
-
-// withinSize rejects the WireguardPeers for which the configuration has no
-// room. Who was in it and has not grown stays, and who has comes before those
-// that were not.
-func (g *Gateway) withinSize(before before) {
-	var asking []sized
-	total := 0
-	for i := range g.Peers {
-		p := &g.Peers[i]
-		switch {
-		case p.State != v1alpha1.PeerActive:
-		case p.Attached:
-			asking = append(asking, sized{p.ID(), size(p.device()), p.reject})
-		default:
-			total += size(p.device())
-		}
-	}
-	for i := range g.PodClasses {
-		if c := &g.PodClasses[i]; c.State == v1alpha1.PeerActive {
-			asking = append(asking, sized{c.ID(), size(c.PodClass), c.reject})
-		}
-	}
-	slices.SortStableFunc(asking, func(a, b sized) int {
-		return cmp.Or(cmp.Compare(before.newcomer(a), before.newcomer(b)), cmp.Compare(a.id, b.id))
-	})
-	for _, a := range asking {
-		switch {
-		case a.size > maxPeerSize:
-			a.reject(v1alpha1.ReasonTooLarge, fmt.Sprintf(
-				"the access rules of peer %q, within those of the gateway's owner, are %d bytes, and at most %d fit: use fewer or wider rules", a.id, a.size, maxPeerSize))
-		case total+a.size > maxPeersSize:
-			a.reject(v1alpha1.ReasonTooLarge, fmt.Sprintf(
-				"the gateway's configuration has no room left for peer %q: use fewer access rules, or another gateway", a.id))
-		default:
-			total += a.size
-		}
-	}
-}
-
-// sized is a WireguardPeer that asks for room in the configuration.
-type sized struct {
-	id     string
-	size   int // in bytes
-	reject func(reason, message string)
-}
-
-// size is how much of the configuration a peer or a class of pods is, in bytes.
-func size(p any) int {
-	b, err := json.Marshal(p)
-	if err != nil {
-		// Keys, addresses and rules always encode.
-		panic(err)
-	}
-	return len(b)
 }

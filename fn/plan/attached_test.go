@@ -461,3 +461,72 @@ func TestAttachedAreBounded(t *testing.T) {
 		t.Errorf("want who was served to stay, got %s as the last", last)
 	}
 }
+
+// Routes are bounded for all WireguardPeers together, those that are off the
+// device too. Who has some keeps them, whatever newcomers ask for.
+func TestAttachedRoutesAreBounded(t *testing.T) {
+	const spec = "peerCIDR: 10.8.0.0/16\nallowedPeerNamespaces: {from: All, limits: {routes: [172.16.0.0/12]}}\npeers: [{name: office, routes: [192.168.50.0/24]}]"
+	routes := func(i, n int) string {
+		rs := make([]string, n)
+		for k := range rs {
+			rs[k] = fmt.Sprintf("172.%d.%d.%d/32", 16+i/256, i%256, k)
+		}
+		return "routes: [" + strings.Join(rs, ", ") + "]"
+	}
+	in := inputs(t, spec)
+	for i := range 31 { // 992 of 1000 routes.
+		in.Attachments = append(in.Attachments, attachedTo(t, "web", fmt.Sprintf("old%02d", i), fmt.Sprintf("{disabled: %t, %s}", i < 10, routes(i, 32))))
+	}
+	old, g := in.Attachments, planned(t, in)
+	newcomers := []corev1.ConfigMap{attachedTo(t, "aaa", "large", "{"+routes(100, 9)+"}"), attachedTo(t, "aaa", "none", "{}"), attachedTo(t, "bbb", "small", "{"+routes(101, 8)+"}")}
+	cases := map[string]struct {
+		reason string
+		change func(in *Inputs)
+		also   map[string]string // of those that were there, who is not as before
+	}{
+		"Newcomers":  {reason: "they sort first, and come last", change: func(*Inputs) {}},
+		"ConfigLost": {reason: "the status knows who was served", change: func(in *Inputs) { in.ObservedConfig = nil }},
+		"Enabled": {
+			reason: "its routes were counted all the time",
+			change: func(in *Inputs) { in.Attachments[0] = attachedTo(t, "web", "old00", "{"+routes(0, 32)+"}") },
+			also:   map[string]string{"web/old00": "web/old00 Active"},
+		},
+		"Disabled": {
+			reason: "it keeps its routes for later",
+			change: func(in *Inputs) {
+				in.Attachments[30] = attachedTo(t, "web", "old30", "{disabled: true, "+routes(30, 32)+"}")
+			},
+			also: map[string]string{"web/old30": "web/old30 Disabled"},
+		},
+		"Grown": {
+			reason: "who asks for something more comes before those who had nothing",
+			change: func(in *Inputs) {
+				in.Attachments[30] = attachedTo(t, "web", "old30", "{expiresAt: \"2100-01-01T00:00:00Z\", "+routes(30, 32)+"}")
+			},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			in := next(t, g, spec)
+			in.Attachments = slices.Concat(old, newcomers)
+			tc.change(&in)
+			want := []string{"aaa/large Rejected TooLarge", "aaa/none Active", "bbb/small Active"}
+			for _, s := range summary(g) {
+				id, _, _ := strings.Cut(s, " ")
+				if other, ok := tc.also[id]; ok {
+					s = other
+				}
+				want = append(want, s)
+			}
+			slices.Sort(want)
+			got := planned(t, in)
+			if diff := cmp.Diff(want, summary(got)); diff != "" {
+				t.Errorf("%s: -want, +got:\n%s", tc.reason, diff)
+			}
+			const message = `WireguardPeers announce at most 1000 routes of one gateway, and there is no room left for those of peer "aaa/large": use fewer of them, or another gateway`
+			if why := got.Rejected(); len(why) != 1 || why[0] != message {
+				t.Errorf("want %s\ngot %q", message, why)
+			}
+		})
+	}
+}

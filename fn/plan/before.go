@@ -14,7 +14,7 @@ type before struct {
 	addresses map[string][]netip.Addr
 	keys      map[string]string         // public keys of peers that were served, empty for classes of pods
 	routes    map[string][]netip.Prefix // routes of peers that were on the device
-	sizes     map[string]int            // of peers and classes of pods that were in the configuration, in bytes; 0 where it was lost
+	sizes     map[string]int            // of peers and classes of pods that were in the configuration, in bytes and without addresses; 0 where it was lost
 }
 
 // before reads it from the status and from the configuration that was composed
@@ -35,7 +35,7 @@ func (in *Inputs) before() before {
 	for i := range config.Peers {
 		p := &config.Peers[i]
 		b.keys[id(p.Namespace, p.Name)] = p.PublicKey.String()
-		b.sizes[id(p.Namespace, p.Name)] = size(*p)
+		b.sizes[id(p.Namespace, p.Name)] = deviceSize(*p)
 		if len(p.Routes) > 0 {
 			b.routes[id(p.Namespace, p.Name)] = p.Routes
 		}
@@ -111,16 +111,14 @@ func (b before) keptRoutes(p *Peer) []netip.Prefix {
 	return kept
 }
 
-// newcomer is 0 for who was in the configuration with at least as much, 1 for
-// who was in it with less, or nobody knows with how much, and 2 for others.
-func (b before) newcomer(s sized) int {
-	size, ok := b.sizes[s.id]
+// rank is how early a peer of the given size is served.
+func (b before) rank(id string, size int) int {
 	switch {
-	case !ok:
-		return 2
-	case size < s.size:
-		return 1
+	case size <= b.sizes[id]:
+		return rankHas
+	case b.served(id):
+		return rankServed
 	default:
-		return 0
+		return rankNew
 	}
 }

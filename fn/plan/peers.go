@@ -116,12 +116,25 @@ func (g *Gateway) settledFirst(before before, had func(*Peer) bool) []*Peer {
 	return slices.Concat(settled, served, others)
 }
 
-// peerConfigs settles what stands in the configurations of each peer.
-func (g *Gateway) peerConfigs() {
+// peerConfigs settles what stands in the configurations of each peer. It ends
+// early where narrow ones are more than any response holds: together, they may be
+// more than what memory holds.
+func (g *Gateway) peerConfigs() error {
 	sites := g.sites()
+	networks := 0
 	for i := range g.Peers {
-		g.configure(&g.Peers[i], sites)
+		p := &g.Peers[i]
+		if p.State == v1alpha1.PeerRejected || p.Attached {
+			continue
+		}
+		g.configure(p, sites)
+		if networks += len(p.AllowedIPs); networks*len("::/0, ") > MaxResponse {
+			return &ConditionError{ConditionSpecValid, v1alpha1.ReasonTooLarge, fmt.Sprintf(
+				"spec.peers: Too many: peers with allowedIPs get the routes of others, of which each has some of %d, and Crossplane accepts %d bytes: let fewer of them have allowedIPs, or use fewer and wider routes",
+				len(sites), MaxResponse)}
+		}
 	}
+	return nil
 }
 
 // configure settles what stands in the configurations of one peer.

@@ -46,6 +46,10 @@ type Inputs struct {
 	// Namespaces are those that the consent selects by their labels.
 	Namespaces []corev1.Namespace
 
+	// ObjectSize is how large the gateway's object is without its status, and
+	// ResponseSize how large the response is without what the plan adds, in bytes.
+	ObjectSize, ResponseSize int
+
 	Now    time.Time
 	Random io.Reader
 }
@@ -144,13 +148,18 @@ func New(in Inputs) (*Gateway, error) {
 	g.peerStates(in.Now)
 	g.withinConsent(accepted)
 	g.peerKeys(in.Secrets)
+	g.Endpoints = g.endpoints(in)
+	var apart []Peer
+	if len(accepted) > 0 {
+		apart = g.withinRoom(&in, before, duplicates)
+	}
 	g.peerAddresses(before)
 	g.distinctKeys(before)
 	g.distinctRoutes(before)
-	g.withinSize(before)
-	g.Endpoints = g.endpoints(in)
-	g.peerConfigs()
-	g.Peers = append(g.Peers, duplicates...)
+	if err := g.peerConfigs(); err != nil {
+		return nil, err
+	}
+	g.Peers = append(g.Peers, apart...)
 	g.sortPeers()
 	return g, nil
 }

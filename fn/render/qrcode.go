@@ -7,18 +7,15 @@ import (
 	"rsc.io/qr"
 
 	"github.com/wireguardgateway/function-wireguard-gateway/fn/names"
+	"github.com/wireguardgateway/function-wireguard-gateway/fn/plan"
 )
-
-// maxQRCode is how many bytes the largest QR code holds at the lowest level of
-// error correction (ISO/IEC 18004). A longer configuration gets none.
-const maxQRCode = 2953
 
 // quietZone is the white border that scanners need, in modules.
 const quietZone = 4
 
 // addQRCode stores the configuration as a QR code, as an image and as text.
 func addQRCode(data map[string][]byte, config string) error {
-	if len(config) > maxQRCode {
+	if len(config) > plan.MaxQRCode {
 		return nil
 	}
 	code, err := qr.Encode(config, qr.L)

@@ -1,0 +1,369 @@
+package plan
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/wireguardgateway/function-wireguard-gateway/api/v1alpha1"
+	"github.com/wireguardgateway/function-wireguard-gateway/fn/spec"
+	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
+)
+
+// ConditionSpecValid is the condition that more than fits makes false.
+const ConditionSpecValid = "SpecValid"
+
+// What a gateway may be, in bytes. Where the owner's own peers are more, it is
+// refused.
+const (
+	// MaxResponse is what Crossplane's gRPC client accepts, less some room for the
+	// conditions.
+	MaxResponse = 4<<20 - 64<<10
+	// MaxObject is what etcd takes in one request, less some room for what others
+	// write into the gateway.
+	MaxObject = 3<<19 - 64<<10
+)
+
+// MaxQRCode is how many bytes the largest QR code holds at the lowest level of
+// error correction (ISO/IEC 18004). A longer configuration gets none.
+const MaxQRCode = 2953
+
+// What WireguardPeers may take of a gateway, as long as its owner's peers leave
+// it. Without bounds, those of one namespace could stop it for everybody.
+const (
+	// maxAttached is how many WireguardPeers a gateway looks at.
+	maxAttached = 1000
+	// maxAttachedRoutes is how many routes they may announce together, whoever of
+	// them is on the device: all are in the status, and in narrow configurations.
+	maxAttachedRoutes = 1000
+	// maxRejectedSize is what is kept for the entries in the status of those that
+	// find no room, so that they are told, in bytes.
+	maxRejectedSize = 128 << 10
+	// maxPeerSize is how much of the configuration one of them may be, in bytes.
+	maxPeerSize = 32 << 10
+	// maxPeersSize is how much of the configuration all peers together may be
+	// before WireguardPeers find no room any more, in bytes.
+	maxPeersSize = 768 << 10
+)
+
+// Upper bounds of what is not measured, in bytes.
+const (
+	entrySize     = 1 << 10   // a WireguardPeer in the status, without routes: its messages are short
+	inlineSize    = 400       // an inline peer in the status, without names and routes
+	secretSize    = 400       // its Secret, without names and configurations
+	fixedSize     = 128 << 10 // the objects that every gateway has, beside what its spec says
+	minQRCode     = 6 << 10   // a QR code, as an image and drawn, to which comes
+	qrCodePerByte = 28        // what each byte of its text adds
+)
+
+// need is what a peer takes of a gateway, or what a gateway has left.
+type need struct {
+	routes   int // their number
+	config   int // bytes of the agent's configuration
+	object   int // bytes of the gateway's object
+	response int // bytes
+	narrow   int // bytes that come to each narrow configuration
+}
+
+// take takes what a peer needs. Where there is not enough of something it takes
+// nothing, and says of what.
+func (n *need) take(p need) (lacks string) {
+	switch {
+	case p.routes > n.routes:
+		return fmt.Sprintf("WireguardPeers announce at most %d routes of one gateway, and there is no room left for those", maxAttachedRoutes)
+	case p.config > n.config:
+		return "the gateway's configuration has no room left for the access rules and routes"
+	case p.object > n.object || p.response > n.response || p.narrow > n.narrow:
+		return "the gateway has no room left for the settings and routes"
+	}
+	n.routes -= p.routes
+	n.config -= p.config
+	n.object -= p.object
+	n.response -= p.response
+	n.narrow -= p.narrow
+	return ""
+}
+
+// room is what a gateway has for WireguardPeers.
+type room struct {
+	need
+
+	// kept is for the entries of those that find no room.
+	kept need
+	// repeated is how many times a narrow configuration, or what is made of it,
+	// stands in the response.
+	repeated int
+}
+
+// room returns what the owner's own peers leave.
+func (g *Gateway) room(in *Inputs) room {
+	r := room{need: need{
+		routes:   maxAttachedRoutes,
+		config:   maxPeersSize,
+		object:   MaxObject - in.ObjectSize - maxRejectedSize,
+		response: MaxResponse - in.ObjectSize - in.ResponseSize - fixedSize - maxRejectedSize,
+		narrow:   corev1.MaxSecretSize,
+	}}
+	own := slices.DeleteFunc(g.sites(), func(s site) bool { return s.peer.Attached })
+	for i := range g.Peers {
+		if p := &g.Peers[i]; !p.Attached {
+			g.inline(p, own, &r)
+		}
+		if r.response < -maxRejectedSize {
+			break // Nothing is left, however much the others need.
+		}
+	}
+	r.kept = need{object: maxRejectedSize + min(r.object, 0), response: maxRejectedSize + min(r.response, 0)}
+	return r
+}
+
+// inline takes what an inline peer needs.
+func (g *Gateway) inline(p *Peer, sites []site, r *room) {
+	config := g.reservationSize(p)
+	if p.State == v1alpha1.PeerActive {
+		config += deviceSize(p.device()) + g.addressesSize()
+	}
+	names := len(p.Namespace) + 2*len(p.Name) + len(g.Name)
+	entry := inlineSize + names + textSize(p.Routes)
+	r.config -= config
+	r.object -= entry
+	r.response -= entry + inBase64(config)
+	if p.State == v1alpha1.PeerRejected {
+		return
+	}
+	g.configure(p, sites)
+	// A direct endpoint that is not known yet may come.
+	direct := len(g.ClientConfig(p, cmp.Or(p.Direct, g.Endpoints.Internal.String())).String()) + g.addressesSize()
+	secret, copies := direct+len(g.ClientConfig(p, g.Endpoints.Internal.String()).String())+g.addressesSize(), 2
+	if g.Tunnel != nil {
+		secret, copies = secret+len(g.TunnelConfig(p).String())+g.addressesSize(), copies+1
+	}
+	if p.QRCode {
+		secret, copies = secret+minQRCode+qrCodePerByte*direct, copies+qrCodePerByte
+	}
+	r.response -= secretSize + 2*names + inBase64(secret)
+	if !g.grows(p) {
+		return
+	}
+	r.repeated += copies
+	r.narrow = min(r.narrow, (corev1.MaxSecretSize-secret)/copies)
+	if p.QRCode && direct <= MaxQRCode {
+		r.narrow = min(r.narrow, MaxQRCode-direct)
+	}
+}
+
+// grows tells whether routes of WireguardPeers come to the configurations of the
+// peer.
+func (g *Gateway) grows(p *Peer) bool {
+	return g.PeerToPeer && len(p.Peer.AllowedIPs) > 0 &&
+		!containsAll(p.Peer.AllowedIPs, g.Consent.Limits.Routes)
+}
+
+func containsAll(outer, inner []netip.Prefix) bool {
+	within := spec.Limits{Routes: outer}.Within
+	return !slices.ContainsFunc(inner, func(n netip.Prefix) bool { return !within(n) })
+}
+
+// reservationSize is how much of the configuration the addresses of a peer are
+// that is not on the device.
+func (g *Gateway) reservationSize(p *Peer) int {
+	return len(p.ID()) + len(`"":[],`) + g.addressesSize()
+}
+
+// addressesSize is how much the addresses of a peer are at most, which it does
+// not have yet.
+func (g *Gateway) addressesSize() int {
+	n := 0
+	for _, pool := range g.Pools {
+		n += len(`"",`) + len("/128") + len(pool.Last().StringExpanded())
+	}
+	return n
+}
+
+// textSize is how much routes are in a status or in a configuration, with what
+// stands between them.
+func textSize(routes []netip.Prefix) int {
+	const between = 8
+	n := 0
+	for _, r := range routes {
+		n += len(r.String()) + between
+	}
+	return n
+}
+
+// inBase64 is how much bytes of a Secret are in a response.
+func inBase64(n int) int { return (n + 2) / 3 * 4 }
+
+// asking is a WireguardPeer that asks for room.
+type asking struct {
+	id     string
+	rank   int // the least is served first
+	size   int // of its part of the configuration, in bytes
+	need   need
+	held   need // by one that is rejected but keeps its address
+	holds  bool
+	reject func(reason, message string)
+}
+
+// Ranks of those that ask for room.
+const (
+	rankHas    = iota // had at least as much
+	rankServed        // was served, and asks for more
+	rankNew
+)
+
+// withinRoom rejects the WireguardPeers for which the gateway has no room. It
+// returns those that take part in nothing any more, and have an entry in the
+// status only: the duplicates are among them. For whom even that has no room is
+// refused. Who was there and has not grown stays.
+func (g *Gateway) withinRoom(in *Inputs, before before, duplicates []Peer) (apart []Peer) {
+	room := g.room(in)
+	all := g.asking(in, before, duplicates, room.repeated)
+	slices.SortStableFunc(all, func(a, b asking) int {
+		return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.id, b.id))
+	})
+	isApart, isRefused := map[string]bool{}, map[string]bool{}
+	for _, a := range all {
+		message := room.serve(a)
+		if message == "" {
+			continue
+		}
+		a.reject(v1alpha1.ReasonTooLarge, message)
+		switch {
+		case a.holds && room.take(a.held) == "":
+		case room.take(entry) == "", room.kept.take(entry) == "":
+			isApart[a.id] = true
+		default:
+			isRefused[a.id] = true
+		}
+	}
+	g.Refused += len(isRefused)
+	g.PodClasses = slices.DeleteFunc(g.PodClasses, func(c PodClass) bool { return isRefused[c.ID()] })
+	apart = slices.DeleteFunc(duplicates, func(p Peer) bool { return isRefused[p.ID()] })
+	peers := make([]Peer, 0, len(g.Peers))
+	for _, p := range g.Peers {
+		switch {
+		case !p.Attached, !isApart[p.ID()] && !isRefused[p.ID()]:
+			peers = append(peers, p)
+		case isApart[p.ID()]:
+			apart = append(apart, p)
+		}
+	}
+	g.Peers = peers
+	return apart
+}
+
+// serve takes what a WireguardPeer needs, or says why it cannot have it.
+func (r *room) serve(a asking) (message string) {
+	if a.size > maxPeerSize {
+		return fmt.Sprintf("the access rules of peer %q, within those of the gateway's owner, are %d bytes, and at most %d fit: use fewer or wider rules", a.id, a.size, maxPeerSize)
+	}
+	if lacks := r.take(a.need); lacks != "" {
+		return fmt.Sprintf("%s of peer %q: use fewer of them, or another gateway", lacks, a.id)
+	}
+	return ""
+}
+
+// entry is what a WireguardPeer needs that only has an entry in the status.
+var entry = need{object: entrySize, response: entrySize}
+
+// withConfig adds so many bytes of the configuration.
+func withConfig(n need, size int) need {
+	n.config += size
+	n.response += inBase64(size)
+	return n
+}
+
+// withRoutes adds routes, to the status and to what narrow configurations are.
+func withRoutes(n need, routes []netip.Prefix, repeated int) need {
+	text := textSize(routes)
+	n.routes += len(routes)
+	n.object += text
+	n.response += text + inBase64(text*repeated)
+	n.narrow += text
+	return n
+}
+
+// asking returns who asks for what.
+func (g *Gateway) asking(in *Inputs, before before, duplicates []Peer, repeated int) []asking {
+	announced := make(map[string][]string, len(in.Status.Peers))
+	for i := range in.Status.Peers {
+		if s := &in.Status.Peers[i]; s.State != v1alpha1.PeerRejected {
+			announced[id(s.Namespace, s.Name)] = s.Routes
+		}
+	}
+	var all []asking
+	for i := range duplicates {
+		all = append(all, asking{id: duplicates[i].ID(), rank: rankNew, need: entry, reject: duplicates[i].reject})
+	}
+	for i := range g.PodClasses {
+		all = append(all, askingPods(&g.PodClasses[i], before))
+	}
+	for i := range g.Peers {
+		if p := &g.Peers[i]; p.Attached {
+			all = append(all, g.askingPeer(p, before, announced, repeated))
+		}
+	}
+	return all
+}
+
+func askingPods(c *PodClass, before before) asking {
+	a := asking{id: c.ID(), rank: rankNew, need: entry, held: entry, holds: true, reject: func(string, string) {}}
+	if c.State == v1alpha1.PeerActive {
+		a.size = size(c.PodClass)
+		a.need = withConfig(entry, a.size)
+		a.rank = before.rank(a.id, a.size)
+		a.reject = c.reject
+	}
+	return a
+}
+
+func (g *Gateway) askingPeer(p *Peer, before before, announced map[string][]string, repeated int) asking {
+	a := asking{id: p.ID(), rank: rankNew, held: withConfig(entry, g.reservationSize(p)), reject: p.reject}
+	_, a.holds = before.addresses[a.id]
+	a.need = a.held
+	switch p.State {
+	case v1alpha1.PeerRejected:
+	case v1alpha1.PeerActive:
+		a.size = deviceSize(p.device())
+		a.need = withRoutes(withConfig(a.held, a.size+g.addressesSize()), p.Routes, repeated)
+		a.rank = before.rank(a.id, a.size)
+	default:
+		a.need = withRoutes(a.held, p.Routes, repeated)
+		a.rank = rankOff(p, announced)
+	}
+	return a
+}
+
+// rankOff is the rank of a peer that is not on the device.
+func rankOff(p *Peer, announced map[string][]string) int {
+	had, served := announced[p.ID()]
+	switch {
+	case !served:
+		return rankNew
+	case slices.ContainsFunc(p.Routes, func(r netip.Prefix) bool { return !slices.Contains(had, r.String()) }):
+		return rankServed
+	default:
+		return rankHas
+	}
+}
+
+// deviceSize is how much of the configuration a peer is, but for its addresses.
+func deviceSize(p wireguard.Peer) int {
+	p.Addresses = nil
+	return size(p)
+}
+
+// size is how much of the configuration a peer or a class of pods is, in bytes.
+func size(p any) int {
+	b, err := json.Marshal(p)
+	if err != nil {
+		// Keys, addresses and rules always encode.
+		panic(err)
+	}
+	return len(b)
+}
