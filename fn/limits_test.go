@@ -326,24 +326,32 @@ func (c *crowd) attach(t *testing.T, namespace, name, client string) {
 	})})
 }
 
-// run runs the function until it has observed what it returned.
+// run runs the function, and again with what it returned, which must be the same.
 func (c *crowd) run(t *testing.T) *fnv1.RunFunctionResponse {
 	t.Helper()
-	var rsp *fnv1.RunFunctionResponse
+	var last *fnv1.RunFunctionResponse
 	for range 2 {
 		req := c.request(t, respond(t, c.f, c.request(t, nil)).GetRequirements())
 		req.RequiredResources[requireSeed] = &fnv1.Resources{Items: []*fnv1.Resource{{Resource: toStruct(t, map[string]any{
 			"data": map[string]any{"seed": base64.StdEncoding.EncodeToString(crowdSeed[:])},
 		})}}}
 		req.RequiredResources[requireAttachments] = &fnv1.Resources{Items: c.attachments}
-		rsp = respond(t, c.f, req)
+		rsp := respond(t, c.f, req)
 		if message := fatalOf(rsp); message != "" {
 			t.Fatal(message)
 		}
+		if last != nil && !(equalJSON(t, c.composite["status"], statusIn(rsp)) && maps.Equal(data(t, last, "config"), data(t, rsp, "config"))) {
+			t.Fatal("once observed, something else is desired")
+		}
+		last = rsp
 		c.objects = map[string]map[string]any{"config": rsp.GetDesired().GetResources()["config"].GetResource().AsMap()}
-		c.composite["status"] = rsp.GetDesired().GetComposite().GetResource().AsMap()["status"]
+		c.composite["status"] = statusIn(rsp)
 	}
-	return rsp
+	return last
+}
+
+func statusIn(rsp *fnv1.RunFunctionResponse) any {
+	return rsp.GetDesired().GetComposite().GetResource().AsMap()["status"]
 }
 
 func (c *crowd) check(t *testing.T, rsp *fnv1.RunFunctionResponse, spec string, inline, served int) {
