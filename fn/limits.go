@@ -34,7 +34,7 @@ func checkSecrets(field string, objects []render.Composed, peers int) error {
 		}
 		switch {
 		case size <= corev1.MaxSecretSize:
-		case o.Key == names.KeyConfig:
+		case field == peersField && o.Key == names.KeyConfig:
 			return tooLarge(field, "the configuration of %d peers is %d bytes, and a Secret holds %d: move some peers to another gateway, or shorten their access rules and routes",
 				peers, size, corev1.MaxSecretSize)
 		default:

@@ -1,6 +1,7 @@
 package fn
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -140,5 +141,32 @@ func TestPeerConditionsAreClosed(t *testing.T) {
 				t.Errorf("%s: -want, +got:\n%s", tc.reason, diff)
 			}
 		})
+	}
+}
+
+// A configuration that no Secret holds is refused, and what was there stays.
+func TestPeerTooLarge(t *testing.T) {
+	c := newCluster(t)
+	var sites []string
+	for i := range 400 {
+		routes := make([]string, 32)
+		for k := range routes {
+			routes[k] = fmt.Sprintf("\"fd10:%x:%x:abcd:1234:5678:9abc:0/112\"", 0x1000+i, 0x1000+k)
+		}
+		sites = append(sites, fmt.Sprintf("{name: site%d, disabled: true, routes: [%s]}", i, strings.Join(routes, ", ")))
+	}
+	const spec = "endpoint: {host: vpn.example.com}, peerCIDR: 10.8.0.0/16, allowedPeerNamespaces: {from: All}, peerToPeer: true"
+	c.gateway("{" + spec + "}")
+	c.peer("apps", "media", "{allowedIPs: [10.43.0.0/16]}")
+	c.settle()
+	before := c.secret("apps", "media-wireguard.peer")
+	c.gateway("{" + spec + ", peers: [" + strings.Join(sites, ", ") + "]}")
+	c.settle()
+	is, message := c.condition("WireguardPeer", "apps", "media", "SpecValid")
+	if is != "FALSE TooLarge" || !strings.Contains(message, `spec.client: Too many: the configurations in the Secret "media-wireguard.peer" are`) {
+		t.Errorf("want it refused, got %s: %s", is, message)
+	}
+	if got := c.secret("apps", "media-wireguard.peer"); len(got) == 0 || got["direct.conf"] != before["direct.conf"] {
+		t.Errorf("want the Secret that was there, got %d files", len(got))
 	}
 }

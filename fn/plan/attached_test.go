@@ -344,6 +344,27 @@ func TestAttachedFitTheSecret(t *testing.T) {
 	expectFull(t, in, g)
 }
 
+// Who had an address keeps it for when it fits again. Who had none takes none.
+func TestTooLargeKeepsItsAddress(t *testing.T) {
+	in := inputs(t, longLimits())
+	in.Attachments = []corev1.ConfigMap{attachedTo(t, "web", "old", "{}")}
+	g := planned(t, in)
+	want := g.Reservations["web/old"]
+	var own strings.Builder
+	for i := range 32 {
+		fmt.Fprintf(&own, "{action: Accept, to: {ports: [%s]}},", portList(i+1, 32))
+	}
+	in.Status, in.ObservedConfig = statusOf(g), configOf(t, g)
+	in.Attachments = []corev1.ConfigMap{attachedTo(t, "web", "old", "access: ["+own.String()+"]"), attachedTo(t, "web", "new", "access: ["+own.String()+"]")}
+	g = planned(t, in)
+	if diff := cmp.Diff([]string{"web/new Rejected TooLarge", "web/old Rejected TooLarge"}, summary(g)); diff != "" {
+		t.Errorf("-want, +got:\n%s", diff)
+	}
+	if diff := cmp.Diff(map[string][]netip.Addr{"web/old": want}, g.Reservations, cmpopts.EquateComparable(netip.Addr{})); diff != "" {
+		t.Errorf("addresses: -want, +got:\n%s", diff)
+	}
+}
+
 // longLimits is a gateway whose limits take 14 KiB in each that is attached.
 func longLimits() string {
 	var limits strings.Builder
