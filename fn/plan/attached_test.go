@@ -365,6 +365,39 @@ func TestTooLargeKeepsItsAddress(t *testing.T) {
 	}
 }
 
+// Routes that come take no QR code away, and one that is asked for takes away
+// no route.
+func TestRoutesLeaveQRCodes(t *testing.T) {
+	const spec = "peerToPeer: true\nallowedPeerNamespaces: {from: All, limits: {routes: [172.16.0.0/12]}}\nendpoint: {host: vpn.example.com}\npeers: [{name: phone, allowedIPs: [10.43.0.0/16], qrCode: %t}]"
+	var many []corev1.ConfigMap
+	for i := range 8 {
+		rs := make([]string, 32)
+		for k := range rs {
+			rs[k] = fmt.Sprintf("172.16.%d.%d/32", i, k)
+		}
+		many = append(many, attachedTo(t, "web", fmt.Sprintf("site%d", i), "routes: ["+strings.Join(rs, ", ")+"]"))
+	}
+	for name, had := range map[string]bool{"New": false, "Served": true} {
+		t.Run(name, func(t *testing.T) {
+			in := inputs(t, fmt.Sprintf(spec, true))
+			if had {
+				before := inputs(t, fmt.Sprintf(spec, false))
+				before.Attachments = many
+				in = next(t, planned(t, before), fmt.Sprintf(spec, true))
+			}
+			in.Attachments = many
+			g := planned(t, in)
+			if got := len(g.Rejected()); (got == 0) != had || got == len(many) {
+				t.Errorf("want some rejected: %t, got %q", !had, g.Rejected())
+			}
+			phone := peerOf(t, g, "phone")
+			if n := len(g.ClientConfig(phone, phone.Direct).String()); (n <= MaxQRCode) == had {
+				t.Errorf("want a configuration with a QR code: %t, got one of %d bytes", !had, n)
+			}
+		})
+	}
+}
+
 // longLimits is a gateway whose limits take 14 KiB in each that is attached.
 func longLimits() string {
 	var limits strings.Builder

@@ -94,6 +94,9 @@ type room struct {
 
 	// kept is for the entries of those that find no room.
 	kept need
+	// qrCode is how many bytes of routes may come to each narrow configuration
+	// before one loses its QR code. Newcomers stay within it.
+	qrCode int
 	// repeated is how many times a narrow configuration, or what is made of it,
 	// stands in the response.
 	repeated int
@@ -107,7 +110,7 @@ func (g *Gateway) room(in *Inputs) room {
 		object:   MaxObject - in.ObjectSize - maxRejectedSize,
 		response: MaxResponse - in.ObjectSize - in.ResponseSize - fixedSize - maxRejectedSize,
 		narrow:   corev1.MaxSecretSize,
-	}}
+	}, qrCode: corev1.MaxSecretSize}
 	own := slices.DeleteFunc(g.sites(), func(s site) bool { return s.peer.Attached })
 	for i := range g.Peers {
 		if p := &g.Peers[i]; !p.Attached {
@@ -128,10 +131,10 @@ func (g *Gateway) inline(p *Peer, sites []site, r *room) {
 		config += deviceSize(p.device()) + g.addressesSize()
 	}
 	names := len(p.Namespace) + 2*len(p.Name) + len(g.Name)
-	entry := inlineSize + names + textSize(p.Routes)
+	status := inlineSize + names + textSize(p.Routes)
 	r.config -= config
-	r.object -= entry
-	r.response -= entry + inBase64(config)
+	r.object -= status
+	r.response -= status + inBase64(config)
 	if p.State == v1alpha1.PeerRejected {
 		return
 	}
@@ -150,9 +153,9 @@ func (g *Gateway) inline(p *Peer, sites []site, r *room) {
 		return
 	}
 	r.repeated += copies
-	r.narrow = min(r.narrow, (corev1.MaxSecretSize-secret)/copies)
+	r.narrow = min(r.narrow, max(0, corev1.MaxSecretSize-secret)/copies)
 	if p.QRCode && direct <= MaxQRCode {
-		r.narrow = min(r.narrow, MaxQRCode-direct)
+		r.qrCode = min(r.qrCode, MaxQRCode-direct)
 	}
 }
 
@@ -262,9 +265,13 @@ func (r *room) serve(a asking) (message string) {
 	if a.size > maxPeerSize {
 		return fmt.Sprintf("the access rules of peer %q, within those of the gateway's owner, are %d bytes, and at most %d fit: use fewer or wider rules", a.id, a.size, maxPeerSize)
 	}
+	if a.rank == rankNew && a.need.narrow > max(0, r.qrCode) {
+		return fmt.Sprintf("the QR codes of the gateway's own peers have no room left for the routes of peer %q: use fewer of them, or another gateway", a.id)
+	}
 	if lacks := r.take(a.need); lacks != "" {
 		return fmt.Sprintf("%s of peer %q: use fewer of them, or another gateway", lacks, a.id)
 	}
+	r.qrCode -= a.need.narrow
 	return ""
 }
 
