@@ -77,7 +77,7 @@ func TestLargestRequirements(t *testing.T) {
 	req := firstRequest(t, 1800)
 	for i, p := range req.GetObserved().GetComposite().GetResource().GetFields()["spec"].GetStructValue().GetFields()["peers"].GetListValue().GetValues() {
 		name := fmt.Sprintf("%s-%d", strings.Repeat("s", 190), i)
-		maps.Copy(p.GetStructValue().Fields, newStruct(t, map[string]any{
+		maps.Copy(p.GetStructValue().GetFields(), newStruct(t, map[string]any{
 			"privateKeySecretRef": map[string]any{"name": name},
 			"presharedKey":        map[string]any{"secretRef": map[string]any{"name": "x" + name}},
 		}).GetFields())
@@ -264,7 +264,7 @@ func TestWireguardPeersFitTheGateway(t *testing.T) {
 				}
 				return b.String()
 			}(), inline: 1700,
-			peers: 1000, client: func(i int) string { return rules(8) },
+			peers: 1000, client: func(int) string { return rules(8) },
 		},
 	}
 	for name, tc := range cases {
@@ -340,7 +340,7 @@ func (c *crowd) run(t *testing.T) *fnv1.RunFunctionResponse {
 		if message := fatalOf(rsp); message != "" {
 			t.Fatal(message)
 		}
-		if last != nil && !(equalJSON(t, c.composite["status"], statusIn(rsp)) && maps.Equal(data(t, last, "config"), data(t, rsp, "config"))) {
+		if last != nil && (!equalJSON(t, c.composite["status"], statusIn(rsp)) || !maps.Equal(data(t, last, "config"), data(t, rsp, "config"))) {
 			t.Fatal("once observed, something else is desired")
 		}
 		last = rsp

@@ -94,12 +94,12 @@ func TestEmptyOfOthers(t *testing.T) {
 				}
 				switch v := m.Interface().(type) {
 				case *structpb.Struct:
-					kept := v.Fields
+					kept := v.GetFields()
 					v.Fields = nil
 					survives(t, at.Path, req)
 					v.Fields = kept
 				case *structpb.ListValue:
-					kept := v.Values
+					kept := v.GetValues()
 					v.Values = nil
 					survives(t, at.Path, req)
 					v.Values = kept
