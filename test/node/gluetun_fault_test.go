@@ -28,9 +28,10 @@ func restarts(p *corev1.Pod) map[string]int {
 }
 
 // away lets nothing through the provider until the user is told so, and brings it
-// back.
+// back. What was broken before may have opened Crossplane's circuit breaker, with
+// which it looks at a gateway every half a minute only.
 func (g *gluetunGateway) away(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
 	defer cancel()
 	start := time.Now()
 	if err := g.provider.Fail(ctx); err != nil {
@@ -121,7 +122,7 @@ func TestGluetunFaults(t *testing.T) {
 		{"agent killed", killed(unix.SIGKILL, agent), 40 * time.Second, map[string]int{agent: 1, gluetun: 0}},
 		{"gluetun terminated", killed(unix.SIGTERM, gluetun), 60 * time.Second, map[string]int{agent: 0, gluetun: 1}},
 		{"both killed", killed(unix.SIGKILL, gluetun, agent), 80 * time.Second, map[string]int{agent: 1, gluetun: 1}},
-		{"provider away", g.away, 80 * time.Second, map[string]int{agent: 0, gluetun: 0}},
+		{"provider away", g.away, 3 * time.Minute, map[string]int{agent: 0, gluetun: 0}},
 		{"pod deleted", g.deletePod, 60 * time.Second, nil},
 		// None of them has to wait then, so that gluetun may be there before the agent,
 		// and fail once on the stale rule.
