@@ -12,6 +12,7 @@ import (
 
 	"github.com/crossplane/function-sdk-go/logging"
 	fnv1 "github.com/crossplane/function-sdk-go/proto/v1"
+	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/proto"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
@@ -434,5 +435,72 @@ func checkRefusal(t *testing.T, rsp *fnv1.RunFunctionResponse, message string, s
 	}
 	if c := rsp.GetConditions()[0]; c.GetType() != "SpecValid" || c.GetReason() != "TooLarge" {
 		t.Errorf("want SpecValid with reason TooLarge, got %v", c)
+	}
+}
+
+// TestServedStayWithoutRoom: bounds from above are for newcomers. Who is served
+// stays, however much the owner's own peers grow, and whatever was lost.
+func TestServedStayWithoutRoom(t *testing.T) {
+	spec := func(peers int) string {
+		var b strings.Builder
+		b.WriteString("peerCIDR: 10.0.0.0/8\nendpoint: {host: vpn.example.com}\nallowedPeerNamespaces: {from: All}\npeers:\n")
+		for i := range peers {
+			fmt.Fprintf(&b, "- {name: inline%d, qrCode: true}\n", i)
+		}
+		return b.String()
+	}
+	w := newWorld(t, spec(190))
+	c := &crowd{world: w, f: New(logging.NewNopLogger(), WithClock(func() time.Time { return time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC) }))}
+	want := map[string]string{}
+	for i := range 3 {
+		name := fmt.Sprintf("peer%d", i)
+		c.attach(t, "team", name, "addresses: []")
+		want["team/"+name] = v1alpha1.PeerActive
+	}
+	check := func(when string) {
+		t.Helper()
+		got := c.statesIn(c.run(t))
+		for id := range got {
+			if strings.HasPrefix(id, "vpn/") {
+				delete(got, id)
+			}
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s: -want, +got:\n%s", when, diff)
+		}
+	}
+	check("with 190 peers")
+	for _, n := range []int{205, 209, 220, 250} {
+		c.set(t, spec(n))
+		check(fmt.Sprintf("with %d peers", n))
+	}
+	c.objects = nil
+	check("without the configuration")
+
+	// There is no room even to tell a newcomer, who is counted.
+	c.attach(t, "late", "comer", "addresses: []")
+	check("with a newcomer")
+}
+
+// TestNoQRCodeTakesNoRoom: a configuration that is too long for a QR code has
+// none.
+func TestNoQRCodeTakesNoRoom(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("peerCIDR: 10.8.0.0/16\npeerToPeer: true\nendpoint: {host: vpn.example.com}\nallowedPeerNamespaces: {from: All}\npeers:\n")
+	for i := range 6 {
+		var routes []string
+		for j := range 32 {
+			routes = append(routes, fmt.Sprintf("192.168.%d.%d/30", 100+i, 4*j))
+		}
+		fmt.Fprintf(&b, "- {name: site%d, routes: [%s]}\n", i, strings.Join(routes, ", "))
+	}
+	for i := range 40 {
+		fmt.Fprintf(&b, "- {name: inline%d, qrCode: true, allowedIPs: [10.43.0.0/16]}\n", i)
+	}
+	w := newWorld(t, b.String())
+	c := &crowd{world: w, f: New(logging.NewNopLogger(), WithClock(func() time.Time { return time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC) }))}
+	c.attach(t, "team", "peer", "addresses: []")
+	if got := c.statesIn(c.run(t))["team/peer"]; got != v1alpha1.PeerActive {
+		t.Errorf("the peer is %q, and there is plenty of room", got)
 	}
 }

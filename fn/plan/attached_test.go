@@ -584,3 +584,38 @@ func TestAttachedRoutesAreBounded(t *testing.T) {
 		})
 	}
 }
+
+// A peer that is rejected for what it asks keeps its address, though another
+// waits for room.
+func TestWaitingTakesNoAddress(t *testing.T) {
+	in := inputs(t, `{peerCIDR: 10.8.0.0/24, allowedPeerNamespaces: {from: All, limits: {routes: [192.168.0.0/16]}}, peers: [{name: office, routes: [192.168.1.0/24]}]}`)
+	served := attachedTo(t, "zzz", "z", "{}")
+	in.Attachments = []corev1.ConfigMap{served}
+	// Room for one.
+	for in.ObjectSize = MaxObject; ; in.ObjectSize -= 100 {
+		if g := planned(t, in); len(g.Rejected()) == 0 && g.Refused == 0 {
+			break
+		}
+	}
+	g := planned(t, in)
+	had := addressesOf(g)["z"]
+	waits, asks := attachedTo(t, "aaa", "a", "{}"), attachedTo(t, "zzz", "z", "{routes: [192.168.1.0/24]}")
+	for _, step := range []struct {
+		what string
+		all  []corev1.ConfigMap
+		z    string
+	}{
+		{"another comes", []corev1.ConfigMap{waits, served}, v1alpha1.PeerActive},
+		{"it asks for a network that another has", []corev1.ConfigMap{waits, asks}, v1alpha1.PeerRejected},
+		{"nothing happens", []corev1.ConfigMap{waits, asks}, v1alpha1.PeerRejected},
+	} {
+		in.Status, in.ObservedConfig, in.Attachments = statusOf(g), configOf(t, g), step.all
+		g = planned(t, in)
+		if got := addressesOf(g)["z"]; got != had {
+			t.Errorf("%s: its address was %s and is %q", step.what, had, got)
+		}
+		if got := statesOf(g)["z"]; !strings.HasPrefix(got, step.z) {
+			t.Errorf("%s: it is %s, want %s", step.what, got, step.z)
+		}
+	}
+}

@@ -48,6 +48,9 @@ const (
 	// maxPeersSize is how much of the configuration all peers together may be
 	// before WireguardPeers find no room any more, in bytes.
 	maxPeersSize = 768 << 10
+	// servedSize comes to it for those that are served and ask for no more: what
+	// is not measured is bounded from above, and they did fit.
+	servedSize = 160 << 10
 )
 
 // Upper bounds of what is not measured, in bytes.
@@ -56,7 +59,7 @@ const (
 	inlineSize    = 400       // an inline peer in the status, without names and routes
 	secretSize    = 400       // its Secret, without names and configurations
 	fixedSize     = 128 << 10 // the objects that every gateway has, beside what its spec says
-	minQRCode     = 6 << 10   // a QR code, as an image and drawn, to which comes
+	minQRCode     = 4500      // a QR code, as an image and drawn, to which comes
 	qrCodePerByte = 28        // what each byte of its text adds
 )
 
@@ -73,19 +76,24 @@ type need struct {
 // nothing, and says of what.
 func (n *need) take(p need) (lacks string) {
 	switch {
-	case p.routes > n.routes:
+	case p.routes > max(n.routes, 0):
 		return fmt.Sprintf("WireguardPeers announce at most %d routes of one gateway, and there is no room left for those", maxAttachedRoutes)
 	case p.config > n.config:
 		return "the gateway's configuration has no room left for the access rules and routes"
-	case p.object > n.object || p.response > n.response || p.narrow > n.narrow:
+	case p.object > n.object || p.response > n.response || p.narrow > max(n.narrow, 0):
 		return "the gateway has no room left for the settings and routes"
 	}
+	n.spend(p)
+	return ""
+}
+
+// spend takes it, whether there is enough or not.
+func (n *need) spend(p need) {
 	n.routes -= p.routes
 	n.config -= p.config
 	n.object -= p.object
 	n.response -= p.response
 	n.narrow -= p.narrow
-	return ""
 }
 
 // room is what a gateway has for WireguardPeers.
@@ -145,7 +153,7 @@ func (g *Gateway) inline(p *Peer, sites []site, r *room) {
 	if g.Tunnel != nil {
 		secret, copies = secret+len(g.TunnelConfig(p).String())+g.addressesSize(), copies+1
 	}
-	if p.QRCode {
+	if p.QRCode && direct-g.addressesSize() <= MaxQRCode {
 		secret, copies = secret+minQRCode+qrCodePerByte*direct, copies+qrCodePerByte
 	}
 	r.response -= secretSize + 2*names + inBase64(secret)
@@ -204,8 +212,9 @@ func inBase64(n int) int { return (n + 2) / 3 * 4 }
 // asking is a WireguardPeer that asks for room.
 type asking struct {
 	id     string
-	rank   int // the least is served first
-	size   int // of its part of the configuration, in bytes
+	rank   int  // the least is served first
+	more   bool // who was served asks for routes that it did not have
+	size   int  // of its part of the configuration, in bytes
 	need   need
 	held   need // by one that is rejected but keeps its address
 	holds  bool
@@ -222,13 +231,20 @@ const (
 // withinRoom rejects the WireguardPeers for which the gateway has no room. It
 // returns those that take part in nothing any more, and have an entry in the
 // status only: the duplicates are among them. For whom even that has no room is
-// refused. Who was there and has not grown stays.
+// refused. Who was there and asks for no more stays, whatever the bounds say, and
+// so does the address of everybody who has one.
 func (g *Gateway) withinRoom(in *Inputs, before before, duplicates []Peer) (apart []Peer) {
 	room := g.room(in)
 	all := g.asking(in, before, duplicates, room.repeated)
 	slices.SortStableFunc(all, func(a, b asking) int {
 		return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.id, b.id))
 	})
+	for i := range all {
+		if a := &all[i]; a.holds && a.rank == rankNew {
+			room.spend(a.held)
+			a.need.spend(a.held)
+		}
+	}
 	isApart, isRefused := map[string]bool{}, map[string]bool{}
 	for _, a := range all {
 		message := room.serve(a)
@@ -237,7 +253,9 @@ func (g *Gateway) withinRoom(in *Inputs, before before, duplicates []Peer) (apar
 		}
 		a.reject(v1alpha1.ReasonTooLarge, message)
 		switch {
-		case a.holds && room.take(a.held) == "":
+		case a.holds && a.rank == rankNew:
+		case a.holds:
+			room.spend(a.held)
 		case room.take(entry) == "", room.kept.take(entry) == "":
 			isApart[a.id] = true
 		default:
@@ -264,6 +282,14 @@ func (g *Gateway) withinRoom(in *Inputs, before before, duplicates []Peer) (apar
 func (r *room) serve(a asking) (message string) {
 	if a.size > maxPeerSize {
 		return fmt.Sprintf("the access rules of peer %q, within those of the gateway's owner, are %d bytes, and at most %d fit: use fewer or wider rules", a.id, a.size, maxPeerSize)
+	}
+	if a.rank != rankNew && !a.more {
+		if a.need.config > r.config+servedSize {
+			return fmt.Sprintf("the gateway's configuration has no room left for peer %q: use fewer access rules, or another gateway", a.id)
+		}
+		r.spend(a.need)
+		r.qrCode -= a.need.narrow
+		return ""
 	}
 	if a.rank == rankNew && a.need.narrow > max(0, r.qrCode) {
 		return fmt.Sprintf("the QR codes of the gateway's own peers have no room left for the routes of peer %q: use fewer of them, or another gateway", a.id)
@@ -339,9 +365,11 @@ func (g *Gateway) askingPeer(p *Peer, before before, announced map[string][]stri
 		a.size = deviceSize(p.device())
 		a.need = withRoutes(withConfig(a.held, a.size+g.addressesSize()), p.Routes, repeated)
 		a.rank = before.rank(a.id, a.size)
+		a.more = slices.ContainsFunc(p.Routes, func(r netip.Prefix) bool { return !slices.Contains(before.routes[a.id], r) })
 	default:
 		a.need = withRoutes(a.held, p.Routes, repeated)
 		a.rank = rankOff(p, announced)
+		a.more = a.rank == rankServed
 	}
 	return a
 }
