@@ -193,6 +193,12 @@ func (p *parser) portForwarding(path *field.Path, out *Gluetun) {
 		out.Provider, forwardingProviders[0], forwardingProviders[1], forwardingProviders[2], forwardingProviders[3], envForwardingProvider)))
 }
 
+// Fields that name a server of the user's own.
+const (
+	endpointIP   = "spec.gluetun.endpoint.ip"
+	endpointPort = "spec.gluetun.endpoint.port"
+)
+
 // computed are gluetun's variables that have one right value, by where it comes
 // from. The names that older versions of gluetun had for them count too: every
 // version prefers those that it still knows.
@@ -222,16 +228,16 @@ var computed = map[string]string{
 	"SERVER_NAMES":     "spec.gluetun.servers.names",
 	"SERVER_NAME":      "spec.gluetun.servers.names",
 
-	"WIREGUARD_ENDPOINT_IP":   "spec.gluetun.endpoint.ip",
-	"OPENVPN_ENDPOINT_IP":     "spec.gluetun.endpoint.ip",
-	"OPENVPN_TARGET_IP":       "spec.gluetun.endpoint.ip",
-	"VPN_ENDPOINT_IP":         "spec.gluetun.endpoint.ip",
-	"WIREGUARD_ENDPOINT_PORT": "spec.gluetun.endpoint.port",
-	"WIREGUARD_PORT":          "spec.gluetun.endpoint.port",
-	"OPENVPN_ENDPOINT_PORT":   "spec.gluetun.endpoint.port",
-	"OPENVPN_PORT":            "spec.gluetun.endpoint.port",
-	"VPN_ENDPOINT_PORT":       "spec.gluetun.endpoint.port",
-	"PORT":                    "spec.gluetun.endpoint.port",
+	"WIREGUARD_ENDPOINT_IP":   endpointIP,
+	"OPENVPN_ENDPOINT_IP":     endpointIP,
+	"OPENVPN_TARGET_IP":       endpointIP,
+	"VPN_ENDPOINT_IP":         endpointIP,
+	"WIREGUARD_ENDPOINT_PORT": endpointPort,
+	"WIREGUARD_PORT":          endpointPort,
+	"OPENVPN_ENDPOINT_PORT":   endpointPort,
+	"OPENVPN_PORT":            endpointPort,
+	"VPN_ENDPOINT_PORT":       endpointPort,
+	"PORT":                    endpointPort,
 	"WIREGUARD_PUBLIC_KEY":    "spec.gluetun.endpoint.publicKey",
 
 	"WIREGUARD_MTU":            "spec.mtu.direct",
@@ -282,6 +288,12 @@ func setBy(variable string) (from string, ours bool) {
 	return "", false
 }
 
+// mayChoose tells whether a setting is the user's after all: which of a
+// provider's addresses and ports is used, where there is no endpoint to say so.
+func (t *Gluetun) mayChoose(from string) bool {
+	return t.Provider != providerCustom && (from == endpointIP || from == endpointPort)
+}
+
 // envName is the form of all of gluetun's variables.
 var envName = regexp.MustCompile(`^[A-Z_][A-Z0-9_]*$`)
 
@@ -295,7 +307,7 @@ func (p *parser) gluetunEnv(path *field.Path, out *Gluetun) {
 			p.refuse(at.Child("name"), e.Name, "is no name of a setting: gluetun's are in capitals, digits and underscores")
 		case seen[e.Name]:
 			p.errs = append(p.errs, field.Duplicate(at.Child("name"), e.Name))
-		case ours:
+		case ours && !out.mayChoose(from):
 			p.errs = append(p.errs, field.Forbidden(at.Child("name"), fmt.Sprintf("%s is set by %s: leave it out here", e.Name, from)))
 		case other != "" && strings.HasPrefix(e.Name, other):
 			p.errs = append(p.errs, field.Forbidden(at.Child("name"), fmt.Sprintf("%s says nothing to a VPN of type %s: leave it out, or change type", e.Name, out.Type)))

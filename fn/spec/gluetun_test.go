@@ -197,8 +197,27 @@ func TestGluetunVolumes(t *testing.T) {
 // Whoever sets what is computed is told both names: its own and the field's.
 func TestGluetunEnvComputed(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Keys(computed)) {
-		_, errs := parse(t, withGluetun(fmt.Sprintf("env: [{name: %s, value: x}]", name)))
+		_, errs := parse(t, withGluetun(fmt.Sprintf("%senv: [{name: %s, value: x}]", providerFor(computed[name], VPNTypeWireGuard), name)))
 		checkErrors(t, name, []string{fmt.Sprintf("spec.gluetun.env[0].name: Forbidden: %s is set by %s: leave it out here", name, computed[name])}, errs)
+	}
+}
+
+// providerFor is custom where a setting is computed for that only.
+func providerFor(from, vpn string) string {
+	if vpn == VPNTypeWireGuard && (from == endpointIP || from == endpointPort) {
+		return "provider: custom, " + testEndpoint + ", "
+	}
+	return ""
+}
+
+// Of the servers of a provider that gluetun knows, users may choose.
+func TestGluetunEnvOfServers(t *testing.T) {
+	for _, settings := range []string{
+		"provider: private internet access, type: openvpn, env: [{name: OPENVPN_ENDPOINT_PORT, value: '1197'}]",
+		"provider: private internet access, type: openvpn, env: [{name: OPENVPN_PORT, value: '1197'}, {name: OPENVPN_TARGET_IP, value: 192.0.2.7}]",
+		"provider: mullvad, env: [{name: WIREGUARD_ENDPOINT_PORT, value: '53'}]",
+	} {
+		accepted(t, withGluetun(settings))
 	}
 }
 
@@ -239,7 +258,10 @@ func TestGluetunEnvOtherNames(t *testing.T) {
 		"FIREWALL_ENABLED_DISABLING_IT_SHOOTS_YOU_IN_YOUR_FOOT_SECRETFILE": "the gateway, which must not leak",
 	} {
 		for _, vpn := range []string{VPNTypeWireGuard, VPNTypeOpenVPN} {
-			_, errs := parse(t, withGluetun(fmt.Sprintf("type: %s, env: [{name: %s, value: x}]", vpn, name)))
+			if vpn == VPNTypeOpenVPN && providerFor(from, VPNTypeWireGuard) != "" {
+				continue
+			}
+			_, errs := parse(t, withGluetun(fmt.Sprintf("%stype: %s, env: [{name: %s, value: x}]", providerFor(from, vpn), vpn, name)))
 			checkErrors(t, vpn+" "+name, []string{fmt.Sprintf("spec.gluetun.env[0].name: Forbidden: %s is set by %s: leave it out here", name, from)}, errs)
 		}
 	}
