@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/wireguardgateway/function-wireguard-gateway/fn/spec"
 	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
@@ -28,9 +29,15 @@ func (g *Gateway) TunnelConfig(p *Peer) wireguard.ClientConfig {
 	c.FwMark = wireguard.FirewallMark
 
 	local := "udp://" + tunnelLocal + ":" + spec.JoinHostPort("127.0.0.1", g.ListenPort) + "?timeout_sec=0"
-	start := fmt.Sprintf("nohup wstunnel --log-lvl WARN client --http-upgrade-path-prefix='%[1]s' --local-to-remote '%[2]s' --tls-verify-certificate"+
+	// A prefix that begins with a dash would be taken for an option. Who has another
+	// need not get a new configuration for it.
+	prefix := " '" + g.TunnelPathPrefix() + "'"
+	if strings.HasPrefix(g.TunnelPathPrefix(), "-") {
+		prefix = "=" + prefix[1:]
+	}
+	start := fmt.Sprintf("nohup wstunnel --log-lvl WARN client --http-upgrade-path-prefix%[1]s --local-to-remote '%[2]s' --tls-verify-certificate"+
 		" --tls-sni-override '%[4]s' --http-headers 'Host: %[4]s' --websocket-ping-frequency 30s --socket-so-mark %[3]d \"wss://${a:-%[4]s}:443\" >/dev/null 2>&1 & ",
-		g.TunnelPathPrefix(), local, wireguard.FirewallMark, g.GatewayAPI.Hostname)
+		prefix, local, wireguard.FirewallMark, g.GatewayAPI.Hostname)
 
 	c.PreUp = []string{hookInstalled, hookStop, hookUnmark, hookMark, fmt.Sprintf(hookResolve, g.GatewayAPI.Hostname) + start + hookRemember}
 	c.PostDown = []string{hookStop, hookUnmark}
