@@ -120,6 +120,9 @@ func (s *selector) fromFile() *Update {
 	}
 	u := s.held
 	s.held = nil
+	if u != nil && u.Err == nil {
+		s.seen = ring{}
+	}
 	return s.send(u)
 }
 
@@ -149,9 +152,6 @@ func (s *selector) send(u *Update) *Update {
 	s.failed = u.Err != nil
 	if u.Err == nil {
 		s.last = sha256.Sum256(u.Data)
-		if s.shown == s.last {
-			s.seen = ring{}
-		}
 	}
 	return u
 }

@@ -54,6 +54,7 @@ func TestSelector(t *testing.T) {
 		"Ahead":          {"nor one that had what the API has not given", []step{{file: "1", want: "1"}, {api: "1"}, {lost: true}, {file: "2", want: "2"}, {file: "1", want: "1"}}},
 		"AheadOnce":      {"the API decides again when it is back", []step{{file: "1", want: "1"}, {api: "1"}, {lost: true}, {file: "2", want: "2"}, {api: "3", want: "3"}, {lost: true}, {file: "2"}, {file: "3"}, {file: "2", want: "2"}}},
 		"BehindAtStart":  {"the first file is behind too", []step{{file: "1", want: "1"}, {api: "2", want: "2"}, {lost: true}, {away: true, want: "error"}, {file: "1"}}},
+		"BehindAndBack":  {"what the API has taken back may come from the kubelet yet", []step{{file: "1", want: "1"}, {api: "1"}, {api: "2", want: "2"}, {api: "1", want: "1"}, {lost: true}, {file: "2"}, {file: "1"}}},
 		"BehindAndAgain": {"what came while the API was live is behind all the same", []step{{file: "1", want: "1"}, {api: "2", want: "2"}, {api: "3", want: "3"}, {file: "2"}, {lost: true}, {}, {file: "3"}}},
 	}
 	for name, tc := range cases {
