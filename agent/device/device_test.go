@@ -90,6 +90,14 @@ func start(t *testing.T, f *fake, path string) *process {
 	return p
 }
 
+// next is the agent after this one.
+func (p *process) next(f *fake) *process {
+	p.t.Helper()
+	n := start(p.t, f, p.file.path)
+	n.now = p.now
+	return n
+}
+
 func (p *process) read() {
 	p.t.Helper()
 	read, err := p.client.Device(p.name)
@@ -388,9 +396,9 @@ func TestEndpointOfConfiguration(t *testing.T) {
 			switch tc.event {
 			case restart, older:
 				f = &fake{peers: map[wgtypes.Key]*wgtypes.Peer{}}
-				p = start(t, f, path)
+				p = p.next(f)
 			case adopt, forget, olderToo:
-				p = start(t, f, path)
+				p = p.next(f)
 			}
 			for range 2 {
 				p.mustSync(one(tc.is))
@@ -442,7 +450,7 @@ func TestEndpointOnce(t *testing.T) {
 		"Name": {"a name that changed was looked up", func(p *process) *process { return p }, nameB, false},
 		"Unsure": {"an endpoint of which nothing was known was set in the end", func(p *process) *process {
 			removeFile(p.t, p.file.path)
-			return start(p.t, p.fake, p.file.path)
+			return p.next(p.fake)
 		}, endpointB, true},
 	}
 	for name, tc := range cases {
@@ -463,6 +471,24 @@ func TestEndpointOnce(t *testing.T) {
 				t.Errorf("%s, and the peer has moved: want %s, got %s", tc.reason, moved, got)
 			}
 		})
+	}
+}
+
+// A peer that has answered since its device was adopted is where it is, however
+// long it is silent then.
+func TestEndpointOfAdopted(t *testing.T) {
+	p := start(t, &fake{peers: map[wgtypes.Key]*wgtypes.Peer{}}, filepath.Join(t.TempDir(), "endpoints.json"))
+	p.mustSync(one(endpointA))
+	p.look(2, true)
+	removeFile(t, p.file.path)
+	p = p.next(p.fake)
+	p.mustSync(one(endpointA))
+	p.look(2, true)
+	p.fake.moveTo(moved)
+	p.look(2, true)
+	p.look(600, false)
+	if got := p.fake.endpoint(); got != moved {
+		t.Errorf("want %s, got %s", moved, got)
 	}
 }
 

@@ -31,8 +31,10 @@ type dial struct {
 	// this name, which is looked up whether the peer answers there or not.
 	changed bool
 	// unsure tells that the device has an address of which nobody knows what was
-	// configured then.
+	// configured then, and since is when that was first seen. A peer that answers
+	// after that is at it.
 	unsure bool
+	since  time.Time
 }
 
 // withEndpoints adds the endpoints that are configured to the changes, where
@@ -108,7 +110,16 @@ func (d *Device) due(read *wgtypes.Device, now time.Time) map[wgtypes.Key]string
 	out := map[wgtypes.Key]string{}
 	for _, p := range read.Peers {
 		dl := d.dials[p.PublicKey]
-		if dl == nil || now.Sub(dl.tried) < redial {
+		if dl == nil {
+			continue
+		}
+		if dl.unsure && dl.since.IsZero() {
+			dl.since = now
+		}
+		if dl.unsure && p.LastHandshakeTime.After(dl.since) {
+			dl.unsure = false
+		}
+		if now.Sub(dl.tried) < redial {
 			continue
 		}
 		silent := now.Sub(p.LastHandshakeTime) > stale
