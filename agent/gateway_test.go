@@ -91,7 +91,8 @@ func TestWithoutOwn(t *testing.T) {
 		"Apart":    {"nothing of the pod's is in it", []string{"192.168.50.0/24", "fd50::/64"}, []string{"192.168.50.0/24", "fd50::/64"}, 0},
 		"Same":     {"it is the pod's", []string{"192.168.50.0/24", "10.244.0.0/24"}, []string{"192.168.50.0/24"}, 1},
 		"Wider":    {"the pod's is a part of it", []string{"10.0.0.0/8", "192.168.50.0/24"}, []string{"192.168.50.0/24"}, 1},
-		"Narrower": {"it is a part of the pod's", []string{"10.244.0.77/32", "fd00::/96"}, nil, 2},
+		"Narrower": {"the pod is not in it, so that the more specific route may win", []string{"10.244.0.77/32", "fd00::1:0/112"}, []string{"10.244.0.77/32", "fd00::1:0/112"}, 0},
+		"Part":     {"the pod is in it", []string{"10.244.0.0/25", "fd00::/96"}, nil, 2},
 		"None":     {"most peers have none", nil, nil, 0},
 	}
 	for name, tc := range cases {
@@ -109,6 +110,9 @@ func TestWithoutOwn(t *testing.T) {
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("%s: -want, +got:\n%s", tc.reason, diff)
+			}
+			if len(c.LeftOut) != tc.notes {
+				t.Errorf("%s: want %d networks that are kept out of gluetun's tunnel, got %v", tc.reason, tc.notes, c.LeftOut)
 			}
 			if len(notes) != tc.notes {
 				t.Errorf("%s: want %d notes, got %q", tc.reason, tc.notes, notes)

@@ -68,8 +68,11 @@ func (g *gateway) sync(ctx context.Context, cause string) {
 	g.peers.Name(active)
 	g.joined()
 	g.tell()
-	if err := g.firewall.Learn(); err != nil {
-		g.log.Warn("cannot check firewall", "error", err)
+	// While more is to come, nobody waits for it.
+	if g.next.pods.IsZero() && g.next.network.IsZero() {
+		if err := g.firewall.Learn(); err != nil {
+			g.log.Warn("cannot check firewall", "error", err)
+		}
 	}
 }
 
@@ -83,7 +86,7 @@ func (g *gateway) sync(ctx context.Context, cause string) {
 // else changes, so that no other pod gets what is meant for this one.
 func (g *gateway) apply(c *config.Config) (device.Changes, []string, error) {
 	uplink, uplinkErr := findUplink(c)
-	own, ownErr := route.Networks(wireguard.Device)
+	own, ownErr := ownNetworks(c, uplink)
 	notes := withoutOwn(c, own)
 	left := g.join(c, uplink.Addresses)
 	if err := route.Block(left); err != nil {
@@ -135,18 +138,29 @@ func (g *gateway) apply(c *config.Config) (device.Changes, []string, error) {
 	return changes, notes, g.ensureForwarding(c, uplink)
 }
 
-// withoutOwn takes from peers the routes that overlap with networks that the pod
-// has by itself, and says so. The firewall would take the pod for a peer who is
-// outside of the tunnel, and nobody would be served.
+// ownNetworks returns those of the devices by which the pod is reached.
+func ownNetworks(c *config.Config, u route.Uplink) ([]route.Network, error) {
+	devices := slices.DeleteFunc([]string{u.IPv4, u.IPv6}, func(d string) bool { return d == "" })
+	devices = slices.Compact(devices)
+	if c.Egress.Mode == wireguard.EgressGluetun {
+		devices = append(devices, firewall.TunnelDevice)
+	}
+	return route.Networks(devices...)
+}
+
+// withoutOwn takes from peers the routes to networks in which the pod itself is,
+// and says so. The firewall would take the pod for a peer who is outside of the
+// tunnel, and nobody would be served.
 func withoutOwn(c *config.Config, own []route.Network) []string {
 	var notes []string
 	c.Peers = slices.Clone(c.Peers)
 	for i := range c.Peers {
 		p := &c.Peers[i]
 		p.Routes = slices.DeleteFunc(slices.Clone(p.Routes), func(r netip.Prefix) bool {
-			j := slices.IndexFunc(own, func(n route.Network) bool { return n.Overlaps(r) })
+			j := slices.IndexFunc(own, func(n route.Network) bool { return r.Contains(n.Addr()) })
 			if j >= 0 {
-				notes = append(notes, leftOut(r, *p, fmt.Sprintf("the pod has %s on %s", own[j].Prefix, own[j].Device())))
+				c.LeftOut = append(c.LeftOut, r)
+				notes = append(notes, leftOut(r, *p, fmt.Sprintf("the pod has %s on %s", own[j].Prefix, own[j].Device)))
 			}
 			return j >= 0
 		})

@@ -4,6 +4,7 @@ package config
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -18,6 +19,9 @@ type Config struct {
 	// Pods are the peers that have joined by themselves. They are not in the
 	// document: the agent finds them.
 	Pods []wireguard.Peer
+	// LeftOut are networks of peers that cannot be routed to them. They are not in
+	// the document: it depends on the addresses that the pod has.
+	LeftOut []netip.Prefix
 }
 
 // All returns the peers of the document, and the pods.

@@ -120,6 +120,7 @@ func TestRender(t *testing.T) {
 		"gluetun-cluster": {"the cluster stays reachable", func(c *config.Config) {
 			c.Egress.Mode = wireguard.EgressGluetun
 			c.Egress.ClusterCIDRs = prefixes("10.43.0.0/16", "fd43::/48")
+			c.LeftOut = prefixes("10.64.0.0/10")
 		}, Network{IPv4: "eth0", IPv6: "eth0", Addresses: addrs("10.244.0.10")}},
 		"pods": {"pods have one address, inside the tunnel and outside", withPods, Network{IPv4: "eth0", IPv6: "eth0"}},
 		"pods-two-uplinks": {"marks are those of each family's uplink, and there may be no pod yet", func(c *config.Config) {

@@ -2,6 +2,7 @@ package firewall
 
 import (
 	"net/netip"
+	"slices"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
@@ -217,7 +218,7 @@ func forwardRules(c *config.Config) []rule {
 func exitRules(c *config.Config, n Network) []rule {
 	rules := []rule{match(oif(wireguard.Device), ret())}
 	if c.Egress.Mode == wireguard.EgressGluetun {
-		for _, p := range c.Egress.ClusterCIDRs {
+		for _, p := range slices.Concat(c.Egress.ClusterCIDRs, c.LeftOut) {
 			rules = append(rules, match(oif(TunnelDevice), daddr(p), drop()))
 		}
 		for _, f := range families {

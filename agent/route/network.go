@@ -15,37 +15,30 @@ import (
 // the network around it.
 type Network struct {
 	netip.Prefix
-	index int // of its interface
+	Device string
 }
 
-// Device returns the name of the interface that the network is on.
-func (n Network) Device() string {
-	link, err := netlink.LinkByIndex(n.index)
-	if err != nil {
-		return "an interface that is gone"
-	}
-	return link.Attrs().Name
-}
-
-// Networks returns those of all interfaces, the other ends of point-to-point
-// links too. The device given is ours and has none of the pod's own.
-func Networks(except string) ([]Network, error) {
-	ours, err := findLink(except)
-	if err != nil {
-		return nil, err
-	}
-	all, err := netlink.AddrList(nil, netlink.FAMILY_ALL)
-	if err != nil {
-		return nil, fmt.Errorf("cannot list addresses: %w", err)
-	}
+// Networks returns those of devices, the other ends of point-to-point links too.
+// A device that is not there has none.
+func Networks(devices ...string) ([]Network, error) {
 	var out []Network
-	for _, a := range all {
-		if ours != nil && a.LinkIndex == ours.Attrs().Index {
+	for _, device := range devices {
+		link, err := findLink(device)
+		if err != nil {
+			return nil, err
+		}
+		if link == nil {
 			continue
 		}
-		for _, n := range []*net.IPNet{a.IPNet, a.Peer} {
-			if p := prefixOf(n); p.IsValid() {
-				out = append(out, Network{p, a.LinkIndex})
+		all, err := addresses(link)
+		if err != nil {
+			return nil, err
+		}
+		for _, a := range all {
+			for _, n := range []*net.IPNet{a.IPNet, a.Peer} {
+				if p := prefixOf(n); p.IsValid() {
+					out = append(out, Network{p, device})
+				}
 			}
 		}
 	}

@@ -204,7 +204,7 @@ func TestRouteOfThePod(t *testing.T) {
 	for name, tc := range map[string]struct{ reason, route, says string }{
 		"Own":    {"the kernel has a route to it already", "10.244.0.0/24", "the pod has 10.244.0.10/24 on eth0"},
 		"Wider":  {"the pod's own address is in it", "10.244.0.0/16", "the pod has 10.244.0.10/24 on eth0"},
-		"Part":   {"so may be the next hop", "10.244.0.0/25", "the pod has 10.244.0.10/24 on eth0"},
+		"Part":   {"so it is in a part of its network", "10.244.0.0/25", "the pod has 10.244.0.10/24 on eth0"},
 		"IPv6":   {"it is alike", "2001:db8:2::/64", "the pod has 2001:db8:2::10/64 on eth0"},
 		"Static": {"somebody else routes it", "198.51.100.0/24", "the pod has another route to it"},
 	} {
