@@ -119,7 +119,8 @@ conntrack: {maxPerCore: 0, min: 0, tcpEstablishedTimeout: 0s, tcpCloseWaitTimeou
 }
 
 // kubeletConfig writes the kubelet's configuration, with lines of one's own. It
-// answers to everybody: nobody else is there.
+// answers to everybody: nobody else is there. How full the machine's disk is
+// evicts no pod and deletes no image: there would be none left.
 func (n *Node) kubeletConfig(lines ...string) error {
 	return os.WriteFile(n.path("kubelet.yaml"), fmt.Appendf(nil, `apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
@@ -133,6 +134,9 @@ resolvConf: ""
 clusterDNS: [%s]
 clusterDomain: cluster.local
 maxPods: 100
+evictionHard: {memory.available: "0%%", nodefs.available: "0%%", nodefs.inodesFree: "0%%", imagefs.available: "0%%", imagefs.inodesFree: "0%%"}
+imageGCHighThresholdPercent: 100
+imageGCLowThresholdPercent: 99
 %s
 `, containerdSocket, clusterDNS, strings.Join(lines, "\n")), 0o600)
 }
