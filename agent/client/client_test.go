@@ -9,37 +9,19 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-	"github.com/vishvananda/netns"
 	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
 
 	"github.com/wireguardgateway/function-wireguard-gateway/agent/device"
 	"github.com/wireguardgateway/function-wireguard-gateway/agent/source"
+	"github.com/wireguardgateway/function-wireguard-gateway/test/netns"
 	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
 )
-
-// inNamespace runs the test in a network namespace of its own, which is gone
-// when the test is over.
-func inNamespace(t *testing.T) {
-	t.Helper()
-	if os.Getuid() != 0 {
-		t.Skip("needs root, for a network namespace of its own")
-	}
-	// The thread is never unlocked, so that it ends with the test and no other
-	// goroutine finds itself in the namespace.
-	runtime.LockOSThread()
-	ns, err := netns.New()
-	if err != nil {
-		t.Skipf("needs a network namespace of its own: %v", err)
-	}
-	t.Cleanup(func() { _ = ns.Close() })
-}
 
 func good() wireguard.Enrolment {
 	seed := wireguard.Seed{1}
@@ -208,7 +190,7 @@ func TestNameservers(t *testing.T) {
 // A sync that fails is tried again ever later, and not whenever the tunnel is
 // looked at.
 func TestFailingSync(t *testing.T) {
-	inNamespace(t)
+	netns.Enter(t)
 	if out, err := exec.Command("ip", "link", "add", wireguard.ClientDevice, "type", "veth", "peer", "name", "other").CombinedOutput(); err != nil {
 		t.Skipf("needs ip, of package iproute2: %v: %s", err, out)
 	}

@@ -8,37 +8,19 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/vishvananda/netns"
 
 	"github.com/wireguardgateway/function-wireguard-gateway/agent/config"
+	"github.com/wireguardgateway/function-wireguard-gateway/test/netns"
 	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
-
-// inNamespace runs the test in a network namespace of its own, which is gone
-// when the test is over.
-func inNamespace(t *testing.T) {
-	t.Helper()
-	if os.Getuid() != 0 {
-		t.Skip("needs root, for a network namespace of its own")
-	}
-	// The thread is never unlocked, so that it ends with the test and no other
-	// goroutine finds itself in the namespace.
-	runtime.LockOSThread()
-	ns, err := netns.New()
-	if err != nil {
-		t.Skipf("needs a network namespace of its own: %v", err)
-	}
-	t.Cleanup(func() { _ = ns.Close() })
-}
 
 func newFirewall(t *testing.T) *Firewall {
 	t.Helper()
@@ -135,7 +117,7 @@ func TestRender(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			inNamespace(t)
+			netns.Enter(t)
 			c := gateway()
 			tc.change(c)
 			f := newFirewall(t)
@@ -162,7 +144,7 @@ func TestRender(t *testing.T) {
 }
 
 func TestEnsure(t *testing.T) {
-	inNamespace(t)
+	netns.Enter(t)
 	// A table of the same name in another family, and rules that use the same
 	// hooks, belong to others.
 	nft(t, "add table ip wireguard_gateway; add chain ip wireguard_gateway forward { type filter hook forward priority 0; policy drop; }; add table inet other; add chain inet other x; add rule inet other x tcp dport 80 counter accept")
@@ -261,7 +243,7 @@ func TestEnsure(t *testing.T) {
 // However the peers change, the table has to become what it would be if it
 // were written anew.
 func TestDifferences(t *testing.T) {
-	inNamespace(t)
+	netns.Enter(t)
 	random := rand.New(rand.NewPCG(1, 2))
 	draw := func() *config.Config {
 		c := gateway()
@@ -327,7 +309,7 @@ func tableParts(t *testing.T) []string {
 
 // A table that cannot be written must leave the one before in force.
 func TestEnsureFailure(t *testing.T) {
-	inNamespace(t)
+	netns.Enter(t)
 	f := newFirewall(t)
 	r := Render(gateway(), Network{IPv4: "eth0"})
 	if _, err := f.Ensure(r); err != nil {
@@ -349,7 +331,7 @@ func TestEnsureFailure(t *testing.T) {
 }
 
 func TestManyPeers(t *testing.T) {
-	inNamespace(t)
+	netns.Enter(t)
 	c := gateway()
 	c.Addresses = prefixes("10.8.0.1/16", "fd00:8::1/64")
 	c.Peers = nil

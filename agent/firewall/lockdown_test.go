@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/wireguardgateway/function-wireguard-gateway/test/netns"
 )
 
 func TestRenderLockdown(t *testing.T) {
@@ -24,7 +26,7 @@ func TestRenderLockdown(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			inNamespace(t)
+			netns.Enter(t)
 			for _, device := range tc.lockdown.Interfaces {
 				ip(t, "link", "add", device, "type", "veth", "peer", "name", "peer-"+device)
 			}
@@ -62,7 +64,7 @@ func TestLockdownCheck(t *testing.T) {
 		"EgressFlushed": {"flush", "table", "netdev", "wireguard_lockdown"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inNamespace(t)
+			netns.Enter(t)
 			ip(t, "link", "add", "eth0", "type", "veth", "peer", "name", "peer")
 			f := newFirewall(t)
 			if there, err := f.Exists("wireguard_lockdown"); err != nil || there {

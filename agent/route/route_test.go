@@ -2,9 +2,7 @@ package route
 
 import (
 	"net/netip"
-	"os"
 	"os/exec"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -12,24 +10,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-	"github.com/vishvananda/netns"
+
+	"github.com/wireguardgateway/function-wireguard-gateway/test/netns"
 )
 
-// inNamespace runs the test in a network namespace of its own, which is gone
-// when the test is over.
+// inNamespace runs the test in a network namespace of its own, in which lo is up.
 func inNamespace(t *testing.T) {
 	t.Helper()
-	if os.Getuid() != 0 {
-		t.Skip("needs root, for a network namespace of its own")
-	}
-	// The thread is never unlocked, so that it ends with the test and no other
-	// goroutine finds itself in the namespace.
-	runtime.LockOSThread()
-	ns, err := netns.New()
-	if err != nil {
-		t.Skipf("needs a network namespace of its own: %v", err)
-	}
-	t.Cleanup(func() { _ = ns.Close() })
+	netns.Enter(t)
 	ip(t, "link set lo up")
 }
 
