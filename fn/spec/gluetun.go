@@ -350,6 +350,7 @@ var wireGuardProviders = map[string][]string{
 var openVPNCredentials = map[string][]string{
 	"airvpn":    nil,
 	"ivpn":      {FileOpenVPNUser}, // it may be an account that has no password
+	"mullvad":   {FileOpenVPNUser}, // gluetun knows the password
 	"vpnsecure": nil,
 }
 

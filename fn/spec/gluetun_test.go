@@ -85,6 +85,7 @@ func TestNeededCredentials(t *testing.T) {
 
 		"OpenVPN":          {"OpenVPN has a user with a password.", "type: openvpn", []string{user, password}},
 		"OpenVPNAccount":   {"The number of an account needs no password.", "provider: ivpn, type: openvpn", []string{user}},
+		"OpenVPNMullvad":   {"gluetun knows the password, which is everybody's.", "provider: mullvad, type: openvpn", []string{user}},
 		"OpenVPNAirVPN":    {"A certificate stands for both.", "provider: airvpn, type: openvpn", nil},
 		"OpenVPNSecure":    {"A certificate stands for both.", "provider: vpnsecure, type: openvpn", nil},
 		"OpenVPNConfig":    {"Whether a server of the user's own asks for a user is not known.", withConfig("/run/secrets/gluetun/custom.ovpn"), []string{"custom.ovpn"}},
