@@ -212,8 +212,10 @@ func (c *cluster) reconcile(id string) {
 		desired[idOf(n)] = true
 		c.objects[idOf(n)] = n
 	}
+	// Crossplane deletes what has a key that is not desired any more. An object that
+	// another takes the key of is forgotten.
 	for _, had := range in.Observed {
-		if !desired[idOf(had)] {
+		if rsp.GetDesired().GetResources()[had.GetAnnotations()[offline.AnnotationKey]] == nil {
 			delete(c.objects, idOf(had))
 		}
 	}

@@ -52,8 +52,10 @@ func gatewayInvalid(p *spec.WireguardPeer) error {
 // instead, which changes nothing. The wall around pods depends on no seed.
 func (c *conditions) awaitsSeed(in *plan.PeerInputs, observed map[string]*fnv1.Resource) bool {
 	had := len(observed)
-	if observed[names.KeyNetworkPolicy] != nil {
-		had--
+	for _, key := range []string{names.KeyNetworkPolicy, names.KeyCiliumNetworkPolicy} {
+		if observed[key] != nil {
+			had--
+		}
 	}
 	if in.Seed != nil || in.GatewayStatus.PublicKey != "" || had > 0 {
 		return false

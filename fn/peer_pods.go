@@ -90,7 +90,7 @@ func (q *questions) surroundings(p *spec.WireguardPeer) (s surroundings, answere
 	}
 	answered = q.kind(requireMutatingPolicy, mutatingPolicyKind, s.lacks)
 	if p.Pods.NetworkPolicy == v1alpha1.PodsNetworkPolicyCilium {
-		answered = q.kind(names.KeyNetworkPolicy, render.CiliumNetworkPolicyKind, s.lacks) && answered
+		answered = q.kind(names.KeyCiliumNetworkPolicy, render.CiliumNetworkPolicyKind, s.lacks) && answered
 	}
 	if !answered || s.lacks[mutatingPolicyKind] {
 		return s, answered

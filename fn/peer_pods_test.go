@@ -246,6 +246,29 @@ func TestPodsRefusedLearnNothing(t *testing.T) {
 	c.want("WireguardPeer", "apps", "media", "Permitted", "FALSE NamespaceNotAllowed")
 }
 
+// Crossplane would not delete a network policy of one kind whose key one of the
+// other kind takes, and what either of them allows is allowed.
+func TestOneNetworkPolicy(t *testing.T) {
+	c := newCluster(t)
+	c.admits()
+	c.gateway(gatewayAll)
+	for _, step := range []struct{ policy, want string }{
+		{"Kubernetes", "NetworkPolicy"}, {"Cilium", "CiliumNetworkPolicy"}, {"Kubernetes", "NetworkPolicy"}, {"None", ""}, {"Cilium", "CiliumNetworkPolicy"},
+	} {
+		c.pods("apps", "{networkPolicy: {type: "+step.policy+"}}")
+		c.settle()
+		var got []string
+		for _, o := range c.namesOf("apps") {
+			if kind, _, _ := strings.Cut(o, " "); strings.HasSuffix(kind, "NetworkPolicy") {
+				got = append(got, kind)
+			}
+		}
+		if strings.Join(got, " ") != step.want {
+			t.Errorf("%s: want %q, got %q", step.policy, step.want, got)
+		}
+	}
+}
+
 func TestPodsReady(t *testing.T) {
 	const level = "apiVersion: v1\nkind: Namespace\nmetadata: {name: apps, labels: {pod-security.kubernetes.io/enforce: %s}}"
 	cases := map[string]struct {

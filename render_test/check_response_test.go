@@ -85,13 +85,21 @@ func wholePods(o outcome, ours map[string]bool) (bad []string) {
 		return nil // Requirements only.
 	}
 	pods := o.req.GetObserved().GetComposite().GetResource().GetFields()["spec"].GetStructValue().GetFields()["pods"].GetStructValue().GetFields()
-	none := pods["networkPolicy"].GetStructValue().GetFields()["type"].GetStringValue() == "None"
-	lacks := o.req.GetRequiredSchemas()["network-policy"] != nil && o.req.GetRequiredSchemas()["network-policy"].GetOpenapiV3() == nil
-	if ours["network-policy"] == (none || lacks) {
-		bad = append(bad, fmt.Sprintf("it is %t that there is a wall around the pods", ours["network-policy"]))
+	policy := pods["networkPolicy"].GetStructValue().GetFields()["type"].GetStringValue()
+	wall := "network-policy"
+	if ours["cilium-network-policy"] || policy == "Cilium" {
+		wall = "cilium-network-policy"
+	}
+	if ours["network-policy"] && ours["cilium-network-policy"] {
+		bad = append(bad, "there are two walls around the pods")
+	}
+	schema := o.req.GetRequiredSchemas()["cilium-network-policy"]
+	lacks := schema != nil && schema.GetOpenapiV3() == nil
+	if ours[wall] == (policy == "None" || lacks) {
+		bad = append(bad, fmt.Sprintf("it is %t that there is a wall around the pods", ours[wall]))
 	}
 	observed := o.req.GetObserved().GetResources()
-	waits := ours["network-policy"] && observed["network-policy"] == nil && observed["injection"] == nil
+	waits := ours[wall] && observed[wall] == nil && observed["injection"] == nil
 	if waits && ours["injection"] {
 		bad = append(bad, "pods join before their wall")
 	}
@@ -185,7 +193,7 @@ func allOrNothing(_ testing.TB, o outcome) (bad []string) {
 func frozenKeys(_ testing.TB, o outcome) (bad []string) {
 	known := append(slices.Clone(always), "seed", "tunnel-service", "http-route", "udp-route", "network-policy", "pod-disruption-budget", "pod-monitor")
 	if isPeer(o) {
-		known = append([]string{"attachment", "config", "network-policy"}, joining...)
+		known = append([]string{"attachment", "config", "network-policy", "cilium-network-policy"}, joining...)
 	}
 	for key := range o.rsp.GetDesired().GetResources() {
 		if o.req.GetDesired().GetResources()[key] == nil && !slices.Contains(known, key) && (isPeer(o) || !strings.HasPrefix(key, "peer-")) {

@@ -69,9 +69,9 @@ func TestFrozenPeerNames(t *testing.T) {
 		},
 		"peer-pods-cilium": {
 			"attachment: v1 ConfigMap media-wireguard.attachment",
+			"cilium-network-policy: cilium.io/v2 CiliumNetworkPolicy media-wireguard.pods",
 			"enrolment: v1 Secret media-wireguard.enrolment [enrolment.json]",
 			"injection: v1 ConfigMap media-wireguard.injection",
-			"network-policy: cilium.io/v2 CiliumNetworkPolicy media-wireguard.pods",
 			"role: rbac.authorization.k8s.io/v1 Role media-wireguard.pods",
 			"role-binding: rbac.authorization.k8s.io/v1 RoleBinding media-wireguard.pods",
 		},

@@ -88,6 +88,10 @@ func TestPodsInvariantsCanFail(t *testing.T) {
 			rs := o.rsp.GetDesired().GetResources()
 			rs["second-policy"] = rs["network-policy"]
 		}}, good},
+		{broken{"1 all or nothing", "two walls", func(o *outcome) {
+			rs := o.rsp.GetDesired().GetResources()
+			rs["cilium-network-policy"] = rs["network-policy"]
+		}}, good},
 		{broken{"6 no secrets", "the response", func(o *outcome) {
 			e, err := wireguard.DecodeEnrolment(secretData(o.rsp.GetDesired().GetResources()["enrolment"].GetResource())["enrolment.json"])
 			if err != nil {

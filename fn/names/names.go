@@ -32,7 +32,11 @@ const (
 	KeyPeerConfig = "config"
 	KeyEnrolment  = "enrolment"
 	KeyInjection  = "injection"
-	// Its role, role binding and network policy have the keys of the gateway's.
+	// Its role, role binding and NetworkPolicy have the keys of the gateway's.
+
+	// KeyCiliumNetworkPolicy is not the NetworkPolicy's: of two kinds under one key
+	// Crossplane would leave the former behind.
+	KeyCiliumNetworkPolicy = "cilium-network-policy"
 )
 
 // KeyPeer is the key of a peer's Secret.

@@ -24,7 +24,7 @@ func Wall(peer *spec.WireguardPeer, gatewayPort int) []Composed {
 	case v1alpha1.PodsNetworkPolicyNone:
 		return nil
 	case v1alpha1.PodsNetworkPolicyCilium:
-		return []Composed{{names.KeyNetworkPolicy, CiliumNetworkPolicyKind, CiliumPodsPolicy(peer, gatewayPort)}}
+		return []Composed{{names.KeyCiliumNetworkPolicy, CiliumNetworkPolicyKind, CiliumPodsPolicy(peer, gatewayPort)}}
 	default:
 		return []Composed{{names.KeyNetworkPolicy, networkPolicyKind, PodsPolicy(peer, gatewayPort)}}
 	}
