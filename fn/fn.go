@@ -63,13 +63,25 @@ func (f *Function) RunFunction(_ context.Context, req *fnv1.RunFunctionRequest) 
 	if isPeer(req) {
 		compose, conditions = f.composePeer, newConditions(peerConditions...)
 	}
-	if err := compose(req, rsp, conditions); err != nil {
+	err := recovered(func() error { return compose(req, rsp, conditions) })
+	if err != nil {
 		conditions.fail(err)
 		fatal(rsp, err)
 		f.log.Info("Cannot compose", "reason", err.Error())
 	}
 	conditions.set(rsp)
 	return rsp, nil
+}
+
+// recovered turns a panic into an error. One gateway must not end the process,
+// which serves all of them.
+func recovered(compose func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = errors.Errorf("cannot compose, because of an error in the function: %v", p)
+		}
+	}()
+	return compose()
 }
 
 func (f *Function) compose(req *fnv1.RunFunctionRequest, rsp *fnv1.RunFunctionResponse, c *conditions) error {

@@ -84,6 +84,9 @@ func (p *parser) client(path *field.Path, in *v1alpha1.Client, g *Gateway) Peer 
 	if in.ExpiresAt != nil && !in.ExpiresAt.IsZero() {
 		t := in.ExpiresAt.UTC()
 		out.ExpiresAt = &t
+		if t.Year() > maxYear {
+			p.refuse(path.Child("expiresAt"), in.ExpiresAt.Format(time.RFC3339), "must not be after the year 9999 in UTC: leave it out, and the peer never expires")
+		}
 	}
 	out.Access = p.access(path.Child("access"), in.Access)
 	return out
@@ -120,6 +123,9 @@ func (p *parser) clientKeys(path *field.Path, in *v1alpha1.Client, out *Peer) {
 	}
 	p.between(path.Child("keyRotation"), int(in.KeyRotation), 0, maxRotation)
 }
+
+// maxYear is the last that JSON has times of (RFC 3339).
+const maxYear = 9999
 
 // maxRotation is far more than anybody rotates, and keeps the number an
 // integer in every encoding that it passes.

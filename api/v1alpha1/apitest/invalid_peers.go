@@ -313,6 +313,13 @@ func invalidPeers() []Case {
 			Says:   "date-time",
 		},
 		{
+			Reason: "JSON has no times after the year 9999, of which there is one in UTC",
+			Spec:   `peers: [{name: laptop, expiresAt: "9999-12-31T23:59:59-14:00"}]`,
+			Field:  "spec.peers[0].expiresAt",
+			Value:  "9999",
+			Says:   "leave it out",
+		},
+		{
 			Reason: "rotations are counted from 0",
 			Spec:   "peers: [{name: laptop, keyRotation: -1}]",
 			Field:  "spec.peers[0].keyRotation",

@@ -81,6 +81,13 @@ func InvalidPeers() []Case {
 			Says:   "Too long",
 		}),
 		peer(Case{
+			Reason: "JSON has no times after the year 9999, of which there is one in UTC",
+			Spec:   `{gatewayRef: {name: home}, client: {expiresAt: "9999-12-31T23:59:59-14:00"}}`,
+			Field:  "spec.client.expiresAt",
+			Value:  "9999",
+			Says:   "leave it out",
+		}),
+		peer(Case{
 			Reason: "there is no gateway that everybody means",
 			Spec:   "client: {}",
 			Field:  "spec.gatewayRef",

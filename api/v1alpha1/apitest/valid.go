@@ -4,6 +4,7 @@ package apitest
 func Valid() []Case {
 	return []Case{
 		{Reason: "nothing is required", Spec: "{}"},
+		{Reason: "never is the last of all times to some", Spec: `peers: [{name: laptop, expiresAt: "9999-12-31T23:59:59Z"}]`},
 		{Reason: "a name may have 40 characters", Name: "a123456789-123456789-123456789-123456789", Spec: "{}"},
 		{
 			Reason: "everything at once, but gluetun",
