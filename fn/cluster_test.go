@@ -30,6 +30,8 @@ type cluster struct {
 	objects map[string]*unstructured.Unstructured
 	last    map[string]*fnv1.RunFunctionResponse // of each composite resource
 	uids    int
+	// known is what each composite resource required when it last succeeded.
+	known map[string]*fnv1.Requirements
 	// composed are what each composite resource refers to.
 	composed map[string]map[string]bool
 	// claims tells that the cluster has the claim flavour.
@@ -48,6 +50,7 @@ func newCluster(t *testing.T) *cluster {
 		now:     time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC),
 		objects: map[string]*unstructured.Unstructured{},
 		last:    map[string]*fnv1.RunFunctionResponse{},
+		known:   map[string]*fnv1.Requirements{},
 		stale:   map[string]bool{},
 
 		composed: map[string]map[string]bool{},
@@ -107,6 +110,7 @@ func (c *cluster) remove(kind, namespace, name string) {
 	}
 	delete(c.objects, idOf(o))
 	delete(c.last, idOf(o))
+	delete(c.known, idOf(o))
 	delete(c.composed, idOf(o))
 	maps.DeleteFunc(c.objects, func(_ string, other *unstructured.Unstructured) bool {
 		return slices.ContainsFunc(other.GetOwnerReferences(), func(r ownerReference) bool { return r.UID == o.GetUID() })
@@ -179,7 +183,7 @@ func (c *cluster) reconcile(id string) {
 	c.t.Helper()
 	o := c.objects[id]
 	xr := c.composite(o)
-	in := offline.Request{Composite: xr, Lacks: c.lacks}
+	in := offline.Request{Composite: xr, Lacks: c.lacks, Known: c.known[id]}
 	for _, other := range slices.Sorted(maps.Keys(c.objects)) {
 		object := c.objects[other]
 		in.Required = append(in.Required, object)
@@ -197,6 +201,7 @@ func (c *cluster) reconcile(id string) {
 	if slices.ContainsFunc(rsp.GetResults(), func(r *fnv1.Result) bool { return r.GetSeverity() == fnv1.Severity_SEVERITY_FATAL }) {
 		return
 	}
+	c.known[id] = rsp.GetRequirements()
 	desired := map[string]bool{}
 	c.composed[id] = desired
 	for _, n := range offline.Composed(xr, rsp) {

@@ -136,7 +136,7 @@ func peerInputs(ask *questions, xr *compositePeer, peer *spec.WireguardPeer, gat
 	}
 	// All are asked before any answer is looked at, so that one round is enough.
 	var have [2]bool
-	in.Seed, have[0] = ask.secret(requireSeed, peer.GatewayNamespace, seedSecret)
+	in.Seed, have[0] = ask.secret(requireSeedPrefix+peer.GatewayNamespace+"."+seedSecret, peer.GatewayNamespace, seedSecret)
 	have[1] = true
 	if name := peer.PrivateKey.Name; name != "" {
 		var data map[string][]byte

@@ -8,6 +8,8 @@ import (
 
 	fnv1 "github.com/crossplane/function-sdk-go/proto/v1"
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -99,6 +101,76 @@ func TestGatewayGoneAndRestored(t *testing.T) {
 	c.settle()
 	if diff := cmp.Diff(first, c.secret("apps", "media-wireguard.peer")["direct.conf"]); diff != "" {
 		t.Errorf("restored: -before, +after:\n%s", diff)
+	}
+}
+
+// What was asked before is answered again, though it is asked no more. It must
+// not fail what is right by now.
+func TestAnswersOfBefore(t *testing.T) {
+	const work = "apiVersion: wireguardgateway.io/v1alpha1\nkind: WireguardGateway\nmetadata: {name: work, namespace: other}\nspec: {endpoint: {host: work.example.com}, allowedPeerNamespaces: {from: All}, %s}"
+	secret := func(namespace, key string, seed string) string {
+		return fmt.Sprintf("apiVersion: v1\nkind: Secret\nmetadata: {name: backup, namespace: %s}\ndata: {%s: %s}", namespace, key, base64.StdEncoding.EncodeToString([]byte(seed)))
+	}
+	from := func(ref string) string {
+		return "{endpoint: {host: vpn.example.com}, allowedPeerNamespaces: {from: All}, keys: {" + ref + "}}"
+	}
+	toWork := func(c *cluster) {
+		c.apply("apiVersion: wireguardgateway.io/v1alpha1\nkind: WireguardPeer\nmetadata: {name: media, namespace: apps}\nspec: {gatewayRef: {name: work, namespace: other}, client: {}}")
+	}
+	lose := func(c *cluster) {
+		delete(c.objects, objectID("Secret", "vpn", "home-wireguard.seed"))
+		c.settle()
+		c.want("WireguardPeer", "apps", "media", "ConfigReady", "FALSE SeedMissing")
+	}
+	for name, tc := range map[string]struct {
+		reason string
+		change func(c *cluster, seed string)
+	}{
+		"Restored": {"the gateway has its seed from another Secret", func(c *cluster, seed string) {
+			lose(c)
+			c.apply(secret("vpn", "seed", seed))
+			c.gateway(from("seedSecretRef: {name: backup}"))
+		}},
+		"OtherKey": {"the seed has another key in it", func(c *cluster, seed string) {
+			c.apply(secret("vpn", "home", seed))
+			c.gateway(from("seedSecretRef: {name: backup, key: home}"))
+		}},
+		"Accepted": {"the gateway's owner wants another seed", func(c *cluster, _ string) {
+			seed := strings.Repeat("x", 32)
+			c.apply(secret("vpn", "seed", seed))
+			c.gateway(from("seedSecretRef: {name: backup}, acceptSeed: " + wireguard.Seed([]byte(seed)).ID()))
+		}},
+		"GatewayWithBackup": {"the peer goes to a gateway with a Secret of its own", func(c *cluster, _ string) {
+			c.apply(secret("other", "seed", strings.Repeat("x", 32)))
+			c.apply(fmt.Sprintf(work, "keys: {seedSecretRef: {name: backup}}"))
+			c.settle()
+			toWork(c)
+		}},
+		"GatewayWithoutSeed": {"the peer leaves a gateway that lost its seed", func(c *cluster, _ string) {
+			lose(c)
+			c.apply(fmt.Sprintf(work, "keys: {}"))
+			c.settle()
+			toWork(c)
+		}},
+		"GatewayInvalid": {"the peer leaves a gateway that cannot be read", func(c *cluster, _ string) {
+			c.gateway("{allowedPeerNamespaces: {from: All}, peerCIDR: 10.8.0.1/24}")
+			c.apply(fmt.Sprintf(work, "keys: {}"))
+			c.settle()
+			c.want("WireguardPeer", "apps", "media", "ConfigReady", "FALSE GatewayInvalid")
+			toWork(c)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t)
+			c.gateway(gatewayAll)
+			c.peer("apps", "media", "{}")
+			c.settle()
+			tc.change(c, c.secret("vpn", "home-wireguard.seed")["seed"])
+			c.settle()
+			if is, message := c.condition("WireguardPeer", "apps", "media", "ConfigReady"); is != "TRUE Available" {
+				t.Errorf("%s: it is %s: %s", tc.reason, is, message)
+			}
+		})
 	}
 }
 

@@ -11,8 +11,9 @@ import (
 // Names of what the function requires to know for a WireguardPeer, beside
 // Secrets.
 const (
-	requireGateway   = "gateway"
-	requireNamespace = "namespace"
+	requireGatewayPrefix = "gateway."
+	requireSeedPrefix    = "seed."
+	requireNamespace     = "namespace"
 
 	requireMutatingPolicy    = "mutating-policy"
 	requireMutatingBinding   = "mutating-binding"
@@ -22,7 +23,9 @@ const (
 
 // questions are requirements that are asked one after the other. Crossplane
 // answers those of one response before it runs the function again, and may have
-// answered before it is asked, since it remembers what was asked last time.
+// answered before it is asked, since it remembers what was asked last time. So
+// a requirement is named for the object that it asks for: the answer to another
+// one, or that there is none, would pass for its own.
 type questions struct {
 	req *fnv1.RunFunctionRequest
 	rsp *fnv1.RunFunctionResponse
@@ -46,7 +49,7 @@ func (q *questions) one(key string, s *fnv1.ResourceSelector) (o *structpb.Struc
 // gateway asks for the peer's gateway: in the claim flavour for its claim, which
 // has the same kind.
 func (q *questions) gateway(p *spec.WireguardPeer) (g *gatewayObject, answered bool, err error) {
-	o, answered := q.one(requireGateway, &fnv1.ResourceSelector{
+	o, answered := q.one(requireGatewayPrefix+p.GatewayNamespace+"."+p.GatewayName, &fnv1.ResourceSelector{
 		ApiVersion: v1alpha1.GroupVersion.String(),
 		Kind:       v1alpha1.GatewayKind,
 		Namespace:  &p.GatewayNamespace,

@@ -36,6 +36,9 @@ type Request struct {
 	// Lacks are kinds that the cluster does not have. Where it is nil, Crossplane
 	// cannot tell: before 2.2, it could not.
 	Lacks map[string]bool
+	// Known is what the function required the last time, which Crossplane from 2.4
+	// on answers before it is asked. Nil for nothing.
+	Known *fnv1.Requirements
 }
 
 // Run runs the function until its requirements are answered.
@@ -44,6 +47,11 @@ func Run(ctx context.Context, fn fnv1.FunctionRunnerServiceServer, in Request) (
 	if err != nil {
 		return nil, err
 	}
+	known, err := in.answer(in.Known)
+	if err != nil {
+		return nil, err
+	}
+	req.RequiredResources = known
 	var asked *fnv1.Requirements
 	for range maxIterations + 1 {
 		rsp, err := fn.RunFunction(ctx, proto.CloneOf(req))
@@ -54,9 +62,12 @@ func Run(ctx context.Context, fn fnv1.FunctionRunnerServiceServer, in Request) (
 			return rsp, nil
 		}
 		asked = rsp.GetRequirements()
-		if req.RequiredResources, err = in.answer(asked); err != nil {
+		answers, err := in.answer(asked)
+		if err != nil {
 			return nil, err
 		}
+		req.RequiredResources = maps.Clone(known)
+		maps.Copy(req.RequiredResources, answers)
 		if req.RequiredSchemas, err = in.answerSchemas(asked); err != nil {
 			return nil, err
 		}
