@@ -122,6 +122,7 @@ func (f *Function) compose(req *fnv1.RunFunctionRequest, rsp *fnv1.RunFunctionRe
 		ObservedConfig:  observed.config,
 		ObservedService: observed.service,
 		RequiredSeed:    required.seed,
+		SeedTaken:       required.seedController != "" && required.seedController != xr.uid,
 		Secrets:         required.secrets,
 		Nodes:           required.nodes,
 		Attachments:     required.attachments,

@@ -82,6 +82,32 @@ func TestGatewayBeingDeleted(t *testing.T) {
 	}
 }
 
+// A gateway that is created again at once may find the seed of the former one,
+// which garbage collection is about to take. It waits, and has a seed of its own.
+func TestGatewayCreatedAgain(t *testing.T) {
+	for name, claims := range map[string]bool{"Namespaced": false, "Claim": true} {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t)
+			c.claims = claims
+			c.gateway(gatewayAll)
+			c.settle()
+			id := objectID("Secret", "vpn", "home-wireguard.seed")
+			seed := c.objects[id]
+			c.remove("WireguardGateway", "vpn", "home")
+			c.objects[id] = seed
+			c.gateway(gatewayAll)
+			c.settle()
+			c.want("WireguardGateway", "vpn", "home", "KeysReady", "FALSE SeedTaken")
+			if s := c.objects[objectID("WireguardGateway", "vpn", "home")].Object["status"]; s != nil {
+				t.Errorf("want no status, which would bind the gateway to that seed, got %v", s)
+			}
+			delete(c.objects, id)
+			c.settle()
+			c.want("WireguardGateway", "vpn", "home", "KeysReady", "TRUE Available")
+		})
+	}
+}
+
 func TestGatewayGoneAndRestored(t *testing.T) {
 	c := newCluster(t)
 	c.gateway(gatewayAll)

@@ -123,10 +123,12 @@ func secretSelector(namespace, name string) *fnv1.ResourceSelector {
 
 // required is the answer to the requirements.
 type required struct {
-	seed    map[string][]byte
-	secrets map[string]map[string][]byte
-	nodes   []corev1.Node
-	lacks   kinds
+	seed map[string][]byte
+	// seedController is the UID of what controls the seed's Secret.
+	seedController string
+	secrets        map[string]map[string][]byte
+	nodes          []corev1.Node
+	lacks          kinds
 
 	attachments []corev1.ConfigMap
 	namespaces  []corev1.Namespace
@@ -172,13 +174,24 @@ func decodeRequired(req *fnv1.RunFunctionRequest, asked *fnv1.Requirements) (r r
 				}
 				r.namespaces = append(r.namespaces, n)
 			case requireSeed:
-				r.seed = secretData(item.GetResource())
+				r.seed, r.seedController = secretData(item.GetResource()), controllerOf(item.GetResource())
 			default:
 				r.secrets[selector.GetMatchName()] = secretData(item.GetResource())
 			}
 		}
 	}
 	return r, true, nil
+}
+
+// controllerOf returns the UID of the object that controls another, empty where
+// none does.
+func controllerOf(o *structpb.Struct) string {
+	for _, owner := range o.GetFields()["metadata"].GetStructValue().GetFields()["ownerReferences"].GetListValue().GetValues() {
+		if f := owner.GetStructValue().GetFields(); f["controller"].GetBoolValue() {
+			return f["uid"].GetStringValue()
+		}
+	}
+	return ""
 }
 
 // secretData reads the data of a Secret. It is never nil. What is no base64

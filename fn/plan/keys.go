@@ -13,6 +13,7 @@ const (
 	ConditionKeysReady = "KeysReady"
 
 	ReasonSeedMissing   = "SeedMissing"
+	ReasonSeedTaken     = "SeedTaken"
 	ReasonSeedMalformed = "SeedMalformed"
 	ReasonSeedMismatch  = "SeedMismatch"
 )
@@ -54,6 +55,8 @@ func (in *Inputs) keys() (Keys, error) {
 		// Where the seed was composed before, it stays, so that garbage
 		// collection never takes the only copy.
 		k.ComposeSeed, k.ComposedSeed = in.ObservedSeed != nil, own[names.DataSeed]
+	case own != nil && in.SeedTaken && in.Status.PublicKey == "":
+		err = in.seedTaken()
 	case own != nil:
 		k.Seed, err = parseSeed(own[names.DataSeed], names.Seed(in.Spec.Name), names.DataSeed)
 		k.ComposeSeed, k.ComposedSeed = true, own[names.DataSeed]
@@ -87,16 +90,27 @@ func (in *Inputs) referencedSeed() (wireguard.Seed, error) {
 	return parseSeed(data[ref.Key], ref.Name, ref.Key)
 }
 
+// seedTaken is of a new gateway. Garbage collection takes the Secret of a former
+// one, and would take the keys of this one with it.
+func (in *Inputs) seedTaken() error {
+	return &ConditionError{ConditionKeysReady, ReasonSeedTaken, fmt.Sprintf(
+		"the Secret %q in namespace %q belongs to another object, so its seed is not used. If that is a gateway of this name that was deleted, this is over as soon as the Secret is gone. "+
+			"Else give this gateway another name, or let it have that seed: copy it to another Secret, and set spec.keys.seedSecretRef to it",
+		names.Seed(in.Spec.Name), in.Spec.Namespace)}
+}
+
 func (in *Inputs) seedLost() error {
-	name, was := names.Seed(in.Spec.Name), ""
+	name, was, never := names.Seed(in.Spec.Name), "", ""
 	if id := in.Status.SeedID; id != "" {
 		was = " (its ID was " + id + ")"
+	} else {
+		never = ". Or it never was there, where the API server refused it, which the gateway's events tell: then no key was ever used, so mend that and create the gateway again"
 	}
 	return &ConditionError{ConditionKeysReady, ReasonSeedMissing, fmt.Sprintf(
 		"the Secret %q in namespace %q is gone, and with it the seed%s that every key derives from; no key was changed. "+
 			"Restore it from a backup, either under another name that you set as spec.keys.seedSecretRef, "+
-			"or under its own name with the annotation crossplane.io/composition-resource-name: %s and without owner references",
-		name, in.Spec.Namespace, was, names.KeySeed)}
+			"or under its own name with the annotation crossplane.io/composition-resource-name: %s and without owner references%s",
+		name, in.Spec.Namespace, was, names.KeySeed, never)}
 }
 
 func parseSeed(data []byte, secret, key string) (wireguard.Seed, error) {

@@ -36,6 +36,7 @@ func TestSeed(t *testing.T) {
 		spec               string
 		status             *v1alpha1.WireguardGatewayStatus
 		observed, required map[string][]byte
+		taken              bool // by another
 		secrets            map[string]map[string][]byte
 		want               want
 	}{
@@ -78,7 +79,22 @@ func TestSeed(t *testing.T) {
 		"GoneWithoutID": {
 			reason: "A public key in status is enough to know that there was a seed.",
 			status: was("", seedAPublic),
-			want:   want{Reason: "SeedMissing"},
+			want:   want{Reason: "SeedMissing", Messages: []string{"spec.keys.seedSecretRef", "refused", "create the gateway again"}},
+		},
+		"Taken": {
+			reason:   "It is that of a gateway that was deleted, and goes with it.",
+			required: secret(seedA), taken: true,
+			want: want{Reason: "SeedTaken", Messages: []string{`"home-wireguard.seed"`, `"vpn"`, "spec.keys.seedSecretRef"}},
+		},
+		"TakenLater": {
+			reason: "The keys of a gateway that runs do not depend on who owns the Secret.",
+			status: had, required: secret(seedA), taken: true,
+			want: want{ID: seedAID, Public: seedAPublic, Composed: seedA},
+		},
+		"ReferenceBesideTaken": {
+			reason: "The seed that is asked for is nobody else's.",
+			spec:   ref, required: secret(seedB), taken: true, secrets: map[string]map[string][]byte{"backup": secret(seedA)},
+			want: want{ID: seedAID, Public: seedAPublic},
 		},
 		"Restored": {
 			reason: "It came back under its name.",
@@ -179,7 +195,7 @@ func TestSeed(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			in := inputs(t, orEmpty(tc.spec))
-			in.ObservedSeed, in.RequiredSeed = tc.observed, tc.required
+			in.ObservedSeed, in.RequiredSeed, in.SeedTaken = tc.observed, tc.required, tc.taken
 			if tc.status != nil {
 				in.Status = tc.status
 			}

@@ -385,6 +385,37 @@ func TestSeedLost(t *testing.T) {
 	})
 }
 
+// TestCreatedAgain deletes a gateway and creates it again at once. However long
+// garbage collection takes for the former one's seed, the new one waits for it.
+func TestCreatedAgain(t *testing.T) {
+	t.Parallel()
+	c := shared(t)
+	spec := example(t, c, "minimal")
+	g := newGateway(t, c, spec)
+	g.waitReady()
+	keys, seed := g.keys(), g.composed()[names.KeySeed]
+	const hold = `{"metadata":{"finalizers":%s}}`
+	if err := c.MergePatch(t.Context(), seed, fmt.Sprintf(hold, `["wireguardgateway.io/test"]`)); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Client.Delete(t.Context(), g.object()); err != nil {
+		t.Fatal(err)
+	}
+	g.eventually("the gateway to be gone", func() error {
+		o := g.object()
+		return gone(c.Client.Get(t.Context(), client.ObjectKeyFromObject(o), o))
+	})
+	g.apply(spec)
+	g.waitCondition("KeysReady", "False", "SeedTaken")
+	if err := c.MergePatch(t.Context(), seed, fmt.Sprintf(hold, "null")); err != nil {
+		t.Fatal(err)
+	}
+	g.waitReady()
+	if g.keys() == keys {
+		t.Error("the gateway has the keys of one that was deleted")
+	}
+}
+
 // TestSeedReferenced sets keys.seedSecretRef on a gateway that runs. Its own seed
 // stays, so that no copy is ever lost.
 func TestSeedReferenced(t *testing.T) {
