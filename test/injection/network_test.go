@@ -1,7 +1,6 @@
 package injection
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -11,14 +10,15 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/vishvananda/netlink"
-	"github.com/vishvananda/netns"
+	vishnetns "github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
+
+	"github.com/wireguardgateway/function-wireguard-gateway/test/netns"
 )
 
 // limit is how long anything may take that takes a moment. It is generous,
@@ -59,7 +59,7 @@ func newNamespace(name string) (*namespace, error) {
 	}()
 	err := <-started
 	if err == nil {
-		n.Handle, err = netlink.NewHandleAt(netns.NsHandle(n.file.Fd()))
+		n.Handle, err = netlink.NewHandleAt(vishnetns.NsHandle(n.file.Fd()))
 	}
 	if err == nil {
 		err = errors.Join(n.up("lo"), n.sysctl(map[string]string{
@@ -159,7 +159,7 @@ func (n *namespace) run(args ...string) (string, error) {
 // runWith runs a command with an input.
 func (n *namespace) runWith(input string, args ...string) (string, error) {
 	cmd := exec.Command(args[0], args[1:]...)
-	out := &buffer{}
+	out := &netns.Buffer{}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(input), out, out
 	var err error
 	n.do(func() { err = cmd.Start() })
@@ -185,13 +185,13 @@ func (n *namespace) must(t *testing.T, args ...string) string {
 // process is a command in the background.
 type process struct {
 	cmd  *exec.Cmd
-	out  *buffer
+	out  *netns.Buffer
 	done chan struct{}
 }
 
 // start starts a command in the background.
 func (n *namespace) start(cmd *exec.Cmd) (*process, error) {
-	p := &process{cmd: cmd, out: &buffer{}, done: make(chan struct{})}
+	p := &process{cmd: cmd, out: &netns.Buffer{}, done: make(chan struct{})}
 	cmd.Stdout, cmd.Stderr = p.out, p.out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	var err error
@@ -230,24 +230,6 @@ func (p *process) running() bool {
 	default:
 		return true
 	}
-}
-
-// buffer is a bytes.Buffer that may be read while it is written.
-type buffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
 }
 
 // waitFor tries until it succeeds, and tells how long that took.

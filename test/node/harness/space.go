@@ -1,7 +1,6 @@
 package harness
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,10 +9,11 @@ import (
 	"os/exec"
 	"runtime"
 	"strings"
-	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/wireguardgateway/function-wireguard-gateway/test/netns"
 )
 
 // Space is a thread in namespaces of its own. What is started on it lives there,
@@ -115,7 +115,7 @@ func (s *Space) Start(cmd *exec.Cmd) (err error) {
 
 // Output runs a command in the space, and returns all that it prints.
 func (s *Space) Output(cmd *exec.Cmd) (string, error) {
-	out := &buffer{}
+	out := &netns.Buffer{}
 	cmd.Stdout, cmd.Stderr = out, out
 	// What goes on in the background may keep the output open.
 	cmd.WaitDelay = time.Second
@@ -141,24 +141,6 @@ func (s *Space) Run(ctx context.Context, lines ...string) error {
 		}
 	}
 	return nil
-}
-
-// buffer is a bytes.Buffer that may be read while it is written.
-type buffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
 }
 
 // enterNamespaces moves the thread into namespaces of a process.
