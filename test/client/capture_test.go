@@ -1,8 +1,6 @@
 package client
 
 import (
-	"encoding/binary"
-	"fmt"
 	"net"
 	"net/netip"
 	"slices"
@@ -11,27 +9,14 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/wireguardgateway/function-wireguard-gateway/test/packet"
 )
 
 // capture notes what a pod sends, on the node's side of its interface.
 type capture struct {
 	mu      sync.Mutex
-	packets []packet
-}
-
-// packet is what a captured packet says of itself.
-type packet struct {
-	proto            string // tcp, udp, icmp, icmp6, or what it is
-	from, to         netip.Addr
-	fromPort, toPort int
-	kind             int // of ICMP
-}
-
-func (p packet) String() string {
-	if p.fromPort != 0 {
-		return fmt.Sprintf("%s %s:%d > %s:%d", p.proto, p.from, p.fromPort, p.to, p.toPort)
-	}
-	return fmt.Sprintf("%s/%d %s > %s", p.proto, p.kind, p.from, p.to)
+	packets []packet.Packet
 }
 
 // capture starts on an interface of the node.
@@ -73,7 +58,7 @@ func (h *host) capture(device string) *capture {
 			if l, ok := from.(*unix.SockaddrLinklayer); !ok || l.Pkttype == unix.PACKET_OUTGOING {
 				continue
 			}
-			p := parse(b[:n])
+			p := packet.Parse(b[:n])
 			c.mu.Lock()
 			c.packets = append(c.packets, p)
 			c.mu.Unlock()
@@ -84,69 +69,26 @@ func (h *host) capture(device string) *capture {
 
 func htons(v uint16) uint16 { return v<<8 | v>>8 }
 
-func parse(b []byte) packet {
-	if len(b) < 14 {
-		return packet{proto: "short"}
-	}
-	kind, b := binary.BigEndian.Uint16(b[12:]), b[14:]
-	p := packet{}
-	var proto byte
-	switch {
-	case kind == unix.ETH_P_ARP:
-		return packet{proto: "arp"}
-	case kind == unix.ETH_P_IP && len(b) >= 20:
-		p.from, p.to = netip.AddrFrom4([4]byte(b[12:16])), netip.AddrFrom4([4]byte(b[16:20]))
-		proto, b = b[9], b[int(b[0]&15)*4:]
-	case kind == unix.ETH_P_IPV6 && len(b) >= 40:
-		p.from, p.to = netip.AddrFrom16([16]byte(b[8:24])), netip.AddrFrom16([16]byte(b[24:40]))
-		proto, b = b[6], b[40:]
-		if proto == 0 && len(b) >= 8 { // hop-by-hop options, of MLD
-			proto, b = b[0], b[8:]
-		}
-	default:
-		return packet{proto: fmt.Sprintf("ethertype %#x", kind)}
-	}
-	if len(b) < 4 {
-		p.proto = fmt.Sprintf("protocol %d", proto)
-		return p
-	}
-	switch proto {
-	case unix.IPPROTO_TCP, unix.IPPROTO_UDP:
-		p.proto = "tcp"
-		if proto == unix.IPPROTO_UDP {
-			p.proto = "udp"
-		}
-		p.fromPort, p.toPort = int(binary.BigEndian.Uint16(b)), int(binary.BigEndian.Uint16(b[2:]))
-	case unix.IPPROTO_ICMP:
-		p.proto, p.kind = "icmp", int(b[0])
-	case unix.IPPROTO_ICMPV6:
-		p.proto, p.kind = "icmp6", int(b[0])
-	default:
-		p.proto = fmt.Sprintf("protocol %d", proto)
-	}
-	return p
-}
-
 // isOwn tells that a packet is of the tunnel itself, or is needed to talk to
 // the next hop.
-func (p packet) isOwn() bool {
-	switch p.proto {
+func isOwn(p packet.Packet) bool {
+	switch p.Protocol {
 	case "arp":
 		return true
 	case "udp":
-		return p.fromPort == 51821 && p.toPort == 51820
+		return p.FromPort == 51821 && p.ToPort == 51820
 	case "icmp":
 		// The device's port is closed while there is no sidecar.
-		return p.kind == 3 && slices.Contains([]string{endpoint4, gateway4}, p.to.String())
+		return p.Type == 3 && slices.Contains([]string{endpoint4, gateway4}, p.To.String())
 	case "icmp6":
-		return slices.Contains([]int{131, 133, 135, 136, 143}, p.kind)
+		return slices.Contains([]uint8{131, 133, 135, 136, 143}, p.Type)
 	default:
 		return false
 	}
 }
 
-func (p packet) isDNS() bool {
-	return p.toPort == 53 && p.to == netip.MustParseAddr(nameserver4)
+func isDNS(p packet.Packet) bool {
+	return p.ToPort == 53 && p.To == netip.MustParseAddr(nameserver4)
 }
 
 // reset forgets what was captured before, ends of connections included.
@@ -159,12 +101,12 @@ func (c *capture) reset() {
 
 // clear returns what left the pod outside the tunnel, but for the tunnel's own
 // packets, the sidecar's questions to the nameserver, and what is allowed.
-func (c *capture) clear(allowed ...func(packet) bool) []packet {
+func (c *capture) clear(allowed ...func(packet.Packet) bool) []packet.Packet {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var out []packet
+	var out []packet.Packet
 	for _, p := range c.packets {
-		if !p.isOwn() && !p.isDNS() && !slices.ContainsFunc(allowed, func(f func(packet) bool) bool { return f(p) }) {
+		if !isOwn(p) && !isDNS(p) && !slices.ContainsFunc(allowed, func(f func(packet.Packet) bool) bool { return f(p) }) {
 			out = append(out, p)
 		}
 	}
@@ -172,7 +114,7 @@ func (c *capture) clear(allowed ...func(packet) bool) []packet {
 }
 
 // count returns how many packets match.
-func (c *capture) count(is func(packet) bool) int {
+func (c *capture) count(is func(packet.Packet) bool) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	n := 0
@@ -185,7 +127,7 @@ func (c *capture) count(is func(packet) bool) int {
 }
 
 // sample is the first few of a list.
-func sample(ps []packet) string {
+func sample(ps []packet.Packet) string {
 	var out []string
 	for _, p := range ps[:min(len(ps), 5)] {
 		out = append(out, p.String())

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/wireguardgateway/function-wireguard-gateway/test/netns"
+	"github.com/wireguardgateway/function-wireguard-gateway/test/packet"
 	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
 )
 
@@ -60,7 +61,7 @@ func TestEnrolmentChanges(t *testing.T) {
 	w.node.Run("nft add element ip nodenat endpoints { " + endpoint4 + " . udp . 4500 : " + gateway4 + " . 4500 }")
 	e.Endpoint = endpointName + ":4500"
 	w.enrol(e)
-	port := func(p packet) bool { return p.proto == "udp" && p.fromPort == 51821 && p.toPort == 4500 }
+	port := func(p packet.Packet) bool { return p.Protocol == "udp" && p.FromPort == 51821 && p.ToPort == 4500 }
 	netns.WaitFor(t, limit, "the other port", func() error {
 		if w.leaks.count(port) == 0 {
 			return errors.New("nothing is sent to it")
@@ -445,7 +446,7 @@ func TestSearchDomain(t *testing.T) {
 	w.dns.set(endpointName+".cluster.local", inet4)
 	s := up(t, w, enrolment())
 	w.expectSeen("beside a search domain that knows any name", seenGateway4, gateway6)
-	if n := w.leaks.count(func(p packet) bool { return p.to == netip.MustParseAddr(inet4) }); n != 0 {
+	if n := w.leaks.count(func(p packet.Packet) bool { return p.To == netip.MustParseAddr(inet4) }); n != 0 {
 		t.Errorf("%d packets to what the search domain says: %s", n, s.Out)
 	}
 }

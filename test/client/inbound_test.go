@@ -3,6 +3,8 @@ package client
 import (
 	"fmt"
 	"testing"
+
+	"github.com/wireguardgateway/function-wireguard-gateway/test/packet"
 )
 
 // Connections from outside are answered where they came in, and those through
@@ -37,8 +39,8 @@ func TestInbound(t *testing.T) {
 			w.expectSeen("up", seenGateway4, gateway6)
 			w.leaks.reset()
 			// The node's address is the one that it has towards the pod, or any.
-			outside := func(p packet) bool {
-				return to(node4, node6, "169.254.1.1", "2001:db8:4::1", svc4, svc6, inet4, inet6)(p) && p.fromPort == echoPort || p.proto == "icmp" || p.proto == "icmp6"
+			outside := func(p packet.Packet) bool {
+				return to(node4, node6, "169.254.1.1", "2001:db8:4::1", svc4, svc6, inet4, inet6)(p) && p.FromPort == echoPort || p.Protocol == "icmp" || p.Protocol == "icmp6"
 			}
 			for from, tc := range map[string]struct {
 				h         *host
@@ -107,7 +109,7 @@ func TestInbound(t *testing.T) {
 					}
 				}
 			}
-			w.expectNoLeak("to the cluster", func(p packet) bool { return tc.bypass && to(svc4, svc6, service4)(p) })
+			w.expectNoLeak("to the cluster", func(p packet.Packet) bool { return tc.bypass && to(svc4, svc6, service4)(p) })
 			w.expectSeen("after all", seenGateway4, gateway6)
 			if t.Failed() {
 				t.Log(s.Out, w.app.Run("nft list ruleset"), w.app.Run("ip rule"), w.app.Run("ip route"), w.app.Run("wg show"))

@@ -215,7 +215,7 @@ func TestNoLeakAtStart(t *testing.T) {
 	w.leaks.reset()
 	s.waitReason("no enrolment could be used yet")
 	w.expectClosed("without enrolment")
-	if n := w.leaks.count(packet.isDNS); n != 0 {
+	if n := w.leaks.count(isDNS); n != 0 {
 		t.Errorf("%d questions to the nameserver without enrolment", n)
 	}
 	w.enrol(enrolment())
@@ -235,7 +235,7 @@ func TestNoLeakAtStart(t *testing.T) {
 	w.expectSeen("started", seenGateway4, gateway6)
 	l.end()
 	w.expectNoLeak("start")
-	if w.leaks.count(packet.isDNS) == 0 {
+	if w.leaks.count(isDNS) == 0 {
 		t.Error("no question to the nameserver was seen, so the test shows nothing of them")
 	}
 }
@@ -344,7 +344,7 @@ func TestNameserverOfSidecar(t *testing.T) {
 			}
 		})
 		time.Sleep(100 * time.Millisecond)
-		return w.leaks.count(packet.isDNS)
+		return w.leaks.count(isDNS)
 	}
 	if n := ask(); n != 0 {
 		t.Errorf("%d questions left beside the tunnel", n)

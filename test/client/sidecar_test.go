@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/wireguardgateway/function-wireguard-gateway/test/netns"
+	"github.com/wireguardgateway/function-wireguard-gateway/test/packet"
 	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
 )
 
@@ -169,7 +170,7 @@ func (w *world) tryAll(within time.Duration, good func(address, seen string) boo
 }
 
 // expectNoLeak fails the test where something left outside the tunnel.
-func (w *world) expectNoLeak(when string, allowed ...func(packet) bool) {
+func (w *world) expectNoLeak(when string, allowed ...func(packet.Packet) bool) {
 	w.t.Helper()
 	if ps := w.leaks.clear(allowed...); len(ps) != 0 {
 		w.t.Errorf("%s: %d packets left outside the tunnel:\n%s", when, len(ps), sample(ps))
@@ -183,8 +184,8 @@ func (w *world) expectNoLeak(when string, allowed ...func(packet) bool) {
 }
 
 // to and from return what allows packets of an address.
-func to(addresses ...string) func(packet) bool {
-	return func(p packet) bool { return slices.Contains(addresses, p.to.String()) }
+func to(addresses ...string) func(packet.Packet) bool {
+	return func(p packet.Packet) bool { return slices.Contains(addresses, p.To.String()) }
 }
 
 // pid returns the sidecar's own process.

@@ -1,7 +1,6 @@
 package injection
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"maps"
@@ -12,24 +11,14 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/wireguardgateway/function-wireguard-gateway/test/packet"
 )
-
-// packet is what a capture tells of a packet, whose like are counted together.
-type packet struct {
-	protocol     string // udp, tcp, icmp, icmp6, or what else it is
-	source       netip.Addr
-	destination  netip.Addr
-	sport, dport uint16 // of icmp the type
-}
-
-func (p packet) String() string {
-	return fmt.Sprintf("%s %s -> %s", p.protocol, netip.AddrPortFrom(p.source, p.sport), netip.AddrPortFrom(p.destination, p.dport))
-}
 
 // capture has seen every packet that a pod has sent on its interface.
 type capture struct {
 	mu      sync.Mutex
-	packets map[packet]int
+	packets map[packet.Packet]int
 }
 
 // capture begins to look at what comes out of a pod, at the node's end of its
@@ -54,7 +43,7 @@ func (n *node) capture(port string) (*capture, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot capture at %s: %w", port, err)
 	}
-	c := &capture{packets: map[packet]int{}}
+	c := &capture{packets: map[packet.Packet]int{}}
 	go c.read(fd)
 	return c, nil
 }
@@ -77,69 +66,21 @@ func (c *capture) read(fd int) {
 		if ll, ok := from.(*unix.SockaddrLinklayer); !ok || ll.Pkttype == unix.PACKET_OUTGOING {
 			continue
 		}
-		p := parse(b[:n])
+		p := packet.Parse(b[:n])
 		c.mu.Lock()
 		c.packets[p]++
 		c.mu.Unlock()
 	}
 }
 
-// parse reads an Ethernet frame.
-func parse(b []byte) packet {
-	const ethernet, ipv4, ipv6 = 14, 20, 40
-	var (
-		p       packet
-		next    byte
-		payload []byte
-	)
-	if len(b) < ethernet {
-		return packet{protocol: "short"}
-	}
-	switch kind := binary.BigEndian.Uint16(b[12:]); {
-	case kind == unix.ETH_P_IP && len(b) >= ethernet+ipv4:
-		b = b[ethernet:]
-		p.source, p.destination = netip.AddrFrom4([4]byte(b[12:])), netip.AddrFrom4([4]byte(b[16:]))
-		next, payload = b[9], b[min(len(b), int(b[0]&0xf)*4):]
-	case kind == unix.ETH_P_IPV6 && len(b) >= ethernet+ipv6:
-		b = b[ethernet:]
-		p.source, p.destination = netip.AddrFrom16([16]byte(b[8:])), netip.AddrFrom16([16]byte(b[24:]))
-		next, payload = b[6], b[ipv6:]
-		if next == unix.IPPROTO_HOPOPTS && len(payload) >= 8 { // of MLD
-			next, payload = payload[0], payload[8:]
-		}
-	case kind == unix.ETH_P_ARP:
-		p.protocol = "arp"
-		return p
-	default:
-		p.protocol = fmt.Sprintf("ethernet %#x", kind)
-		return p
-	}
-	if len(payload) < 4 {
-		p.protocol = fmt.Sprintf("protocol %d", next)
-		return p
-	}
-	switch next {
-	case unix.IPPROTO_UDP, unix.IPPROTO_TCP:
-		p.protocol = map[byte]string{unix.IPPROTO_UDP: "udp", unix.IPPROTO_TCP: "tcp"}[next]
-		p.sport, p.dport = binary.BigEndian.Uint16(payload), binary.BigEndian.Uint16(payload[2:])
-	case unix.IPPROTO_ICMP:
-		p.protocol, p.dport = "icmp", uint16(payload[0])
-	case unix.IPPROTO_ICMPV6:
-		p.protocol, p.dport = "icmp6", uint16(payload[0])
-	default:
-		p.protocol = fmt.Sprintf("protocol %d", next)
-	}
-	return p
-}
-
 // seen returns what was captured since the last call, after what is on its way
 // has arrived.
-func (c *capture) seen() map[packet]int {
+func (c *capture) seen() map[packet.Packet]int {
 	time.Sleep(150 * time.Millisecond)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	out := c.packets
-	c.packets = map[packet]int{}
+	c.packets = map[packet.Packet]int{}
 	return out
 }
 
@@ -154,7 +95,7 @@ type wall struct {
 }
 
 // leaks returns what the wall should have kept in.
-func (w wall) leaks(packets map[packet]int) leaks {
+func (w wall) leaks(packets map[packet.Packet]int) leaks {
 	out := leaks{}
 	for p, n := range packets {
 		if !w.allows(p) {
@@ -164,20 +105,20 @@ func (w wall) leaks(packets map[packet]int) leaks {
 	return out
 }
 
-func (w wall) allows(p packet) bool {
+func (w wall) allows(p packet.Packet) bool {
 	switch {
-	case p.protocol == "arp":
+	case p.Protocol == "arp":
 		return true
-	case p.protocol == "icmp6" && (p.dport >= 133 && p.dport <= 136 || p.dport == 143 || p.dport >= 130 && p.dport <= 132):
+	case p.Protocol == "icmp6" && (p.Type >= 133 && p.Type <= 136 || p.Type == 143 || p.Type >= 130 && p.Type <= 132):
 		return true // neighbours, routers and groups
-	case p.protocol == "udp" && p.sport == w.device && p.dport == w.port:
-		return w.inBypass(p.destination) // the gateway's
-	case p.protocol == "udp" && slices.Contains(w.to, netip.AddrPortFrom(p.destination, p.dport)):
+	case p.Protocol == "udp" && p.FromPort == w.device && p.ToPort == w.port:
+		return w.inBypass(p.To) // the gateway's
+	case p.Protocol == "udp" && slices.Contains(w.to, netip.AddrPortFrom(p.To, p.ToPort)):
 		return true
-	case w.inBypass(p.destination):
-		return slices.Contains(w.own, p.source)
+	case w.inBypass(p.To):
+		return slices.Contains(w.own, p.From)
 	default:
-		return slices.Contains(w.own, p.source) && slices.Contains(w.inbound, netip.AddrPortFrom(p.destination, p.sport))
+		return slices.Contains(w.own, p.From) && slices.Contains(w.inbound, netip.AddrPortFrom(p.To, p.FromPort))
 	}
 }
 
@@ -186,12 +127,12 @@ func (w wall) inBypass(a netip.Addr) bool {
 }
 
 // leaks are packets that left outside of the tunnel, and how many of each.
-type leaks map[packet]int
+type leaks map[packet.Packet]int
 
 // families counts those of IPv4 and those of IPv6.
 func (l leaks) families() (four, six int) {
 	for p, n := range l {
-		if p.destination.Is4() {
+		if p.To.Is4() {
 			four += n
 		} else {
 			six += n

@@ -19,6 +19,7 @@ import (
 
 	"github.com/wireguardgateway/function-wireguard-gateway/fn/names"
 	node "github.com/wireguardgateway/function-wireguard-gateway/test/node/harness"
+	"github.com/wireguardgateway/function-wireguard-gateway/test/packet"
 	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
 )
 
@@ -32,6 +33,13 @@ type sender struct {
 	provider  netip.Addr
 }
 
+// sent is a packet that a pod has sent.
+type sent struct {
+	packet.Packet
+
+	device int // of the node, the other end of the pod's interface
+}
+
 // leakWatch sees what pods send, on the node's side of their interfaces, from the
 // first packet on.
 type leakWatch struct {
@@ -39,14 +47,14 @@ type leakWatch struct {
 	fd int
 
 	mu      sync.Mutex
-	seen    map[packet]int
+	seen    map[sent]int
 	senders map[int]sender
 }
 
 // watchLeaks starts to watch all pods.
 func watchLeaks(t *testing.T, n *node.Node) *leakWatch {
 	t.Helper()
-	w := &leakWatch{n: n, seen: map[packet]int{}, senders: map[int]sender{}}
+	w := &leakWatch{n: n, seen: map[sent]int{}, senders: map[int]sender{}}
 	var err error
 	n.Do(func() {
 		all := int(binary.NativeEndian.Uint16([]byte{unix.ETH_P_ALL >> 8, unix.ETH_P_ALL}))
@@ -75,8 +83,7 @@ func watchLeaks(t *testing.T, n *node.Node) *leakWatch {
 			if err != nil || !ok || l.Pkttype == unix.PACKET_OUTGOING {
 				continue
 			}
-			p := parsePacket(b[:size])
-			p.device = l.Ifindex
+			p := sent{Packet: packet.Parse(b[:size]), device: l.Ifindex}
 			w.mu.Lock()
 			w.seen[p]++
 			w.mu.Unlock()
@@ -156,7 +163,7 @@ func (w *leakWatch) leaks() (leaks []string, all int) {
 			continue
 		}
 		all += count
-		if !s.may(p) {
+		if !s.may(p.Packet) {
 			leaks = append(leaks, fmt.Sprintf("%s: %s, %d times", s.name, p, count))
 		}
 	}
@@ -170,21 +177,21 @@ var (
 )
 
 // may tells whether a pod may send a packet around the tunnel.
-func (s sender) may(p packet) bool {
-	own := slices.Contains(s.addresses, p.from)
-	to := netip.AddrPortFrom(p.to, uint16(p.toPort))
-	switch p.proto {
+func (s sender) may(p packet.Packet) bool {
+	own := slices.Contains(s.addresses, p.From)
+	to := netip.AddrPortFrom(p.To, p.ToPort)
+	switch p.Protocol {
 	case "arp":
 		return true
 	case "icmp6":
-		return slices.Contains([]int{131, 133, 135, 136, 143}, p.kind) || own && s.mayRefuse(p)
+		return slices.Contains([]uint8{131, 133, 135, 136, 143}, p.Type) || own && s.mayRefuse(p)
 	case "icmp":
 		return own && s.mayRefuse(p)
 	case "udp":
-		toProvider := p.to == s.provider && p.toPort == node.ProviderPort
-		return own && (p.wireguard && (toProvider || p.fromPort == listenPort) || to == nameservice)
+		toProvider := p.To == s.provider && p.ToPort == node.ProviderPort
+		return own && (p.WireGuard && (toProvider || p.FromPort == listenPort) || to == nameservice)
 	case "tcp":
-		return own && (to == apiServer || to == nameservice || p.fromPort == wireguard.HTTPPort)
+		return own && (to == apiServer || to == nameservice || p.FromPort == wireguard.HTTPPort)
 	default:
 		return false
 	}
@@ -192,18 +199,18 @@ func (s sender) may(p packet) bool {
 
 // mayRefuse tells whether an ICMP error says that a tunnel is not there to whom
 // has sent to it.
-func (s sender) mayRefuse(p packet) bool {
-	return p.about == fmt.Sprintf("from %d", node.ProviderPort) && p.to == s.provider || p.about == fmt.Sprintf("to %d", listenPort)
+func (s sender) mayRefuse(p packet.Packet) bool {
+	return p.AboutFrom == node.ProviderPort && p.To == s.provider || p.AboutTo == listenPort
 }
 
 // from returns what came from a device of the node, and how often.
-func (w *leakWatch) from(device int) map[packet]int {
+func (w *leakWatch) from(device int) map[packet.Packet]int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	out := map[packet]int{}
+	out := map[packet.Packet]int{}
 	for p, count := range w.seen {
 		if p.device == device {
-			out[p] = count
+			out[p.Packet] = count
 		}
 	}
 	return out

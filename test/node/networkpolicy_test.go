@@ -177,12 +177,12 @@ func TestNetworkPolicy(t *testing.T) {
 		}
 		answers := listens(t, n, &pod, "app")
 		for p, count := range seen.from(index) {
-			if p.fromPort == 0 || slices.Contains(answers, fmt.Sprintf("%s %d", p.proto, p.fromPort)) && p.toPort != listenPort {
+			if p.FromPort == 0 || slices.Contains(answers, fmt.Sprintf("%s %d", p.Protocol, p.FromPort)) && p.ToPort != listenPort {
 				continue
 			}
 			judged += count
-			to := netip.AddrPortFrom(p.to, uint16(p.toPort))
-			if !w.sends(out, p.proto, to) {
+			to := netip.AddrPortFrom(p.To, p.ToPort)
+			if !w.sends(out, p.Protocol, to) {
 				refused[p.String()] += count
 			}
 		}
