@@ -2,11 +2,8 @@ package dataplane
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/wireguardgateway/function-wireguard-gateway/test/gluetun"
 	"github.com/wireguardgateway/function-wireguard-gateway/test/netns"
@@ -17,37 +14,16 @@ import (
 // routes, which stay there. Peers have the tunnel or nothing all the same.
 func TestGluetunOpenVPN(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	p := w.provider()
-	e := newOpenVPNGateway(t)
-	on := e.config()
-	c := w.client(1)
-	for _, h := range []*host{w.server, w.gateway, c.host} {
-		h.patient()
-	}
-	w.server.echo(443, podPort, sessionPort)
-	around := w.watchAround()
-	callers := w.callers()
-	g := w.newGluetun(e.env(), e.file(wireguard.PostRulesKey))
+	w := newGuardedWorld(t, newOpenVPNGateway(t))
+	e, c, g, around := w.egress, w.peer, w.gluetun, w.around
 
 	e.write(w.gateway)
 	w.gateway.Exec("rm", "-r", "/run/secrets/gluetun")
-	a := w.runAgent()
-	a.refuses(t, "gluetun's credentials lack openvpn-user and openvpn-password")
+	w.agent = w.runAgent()
+	w.agent.refuses(t, "gluetun's credentials lack openvpn-user and openvpn-password")
 	e.credentials(w.gateway)
-	a.refuses(t, "not up yet")
-	e.connect(c, "laptop")
-	l := c.load()
-	c.expect(t, "before gluetun", blocked)
-	g.firewall()
-	g.routing()
-	c.expect(t, "before the tunnel", blocked)
-	if err := g.up(); err != nil {
-		t.Fatal(err)
-	}
-	a.waitReady(on)
-	c.expect(t, "with the tunnel", works)
-	around.none(t, "with the tunnel")
+	w.agent.refuses(t, "not up yet")
+	w.begin(t)
 	for _, ip := range []string{"ip", "ip -6"} {
 		if out := g.Run(ip + " route show default"); !contains(out, "eth0") {
 			t.Errorf("the pod's own default route is gone, so this shows nothing: %s", out)
@@ -56,85 +32,41 @@ func TestGluetunOpenVPN(t *testing.T) {
 			t.Errorf("gluetun has a rule for WireGuard only, got %s", out)
 		}
 	}
-	provided := func(t *testing.T, what string) {
-		t.Helper()
-		want := []string{
-			"icmp " + provider4, "ipv6-icmp " + provider6, "tcp " + provider4, "tcp " + provider6, "udp " + provider4, "udp " + provider6,
-		}
-		if diff := cmp.Diff(want, strings.Split(callers(), "\n")); diff != "" {
-			t.Errorf("%s: who called, -want, +got:\n%s", what, diff)
-		}
-	}
-	provided(t, "with the tunnel")
-	l.flows(t)
-	peers, own := c.sessions(sessionPort), w.gateway.sessions(podPort)
 
-	shut := func(t *testing.T, what string) {
-		t.Helper()
-		c.expect(t, what, blocked)
-		peers.stand(t, what)
-		own.stand(t, what)
-	}
-	goesOn := func(t *testing.T, since time.Time, what string) {
-		t.Helper()
-		l.recovered(t, since, what)
-		peers.goOn(t, since, what)
-		own.goOn(t, since, what)
-		a.waitReady(on)
-		c.expect(t, what, works)
-		around.none(t, what)
-		provided(t, what)
-	}
-	again := func(t *testing.T, what string) {
-		t.Helper()
-		since := time.Now()
-		if err := g.up(); err != nil {
-			t.Fatal(err)
-		}
-		goesOn(t, since, what)
-	}
+	// Each begins with what the one before has left.
 	t.Run("Reconnects", func(t *testing.T) {
 		for range 3 {
 			g.disconnect()
-			if err := g.up(); err != nil {
-				t.Fatal(err)
-			}
+			w.up(t)
 		}
 		g.disconnect()
-		shut(t, "disconnected")
-		a.refuses(t, "tunnel is down")
-		again(t, "connected again")
+		w.shut(t, "disconnected")
+		w.agent.refuses(t, "tunnel is down")
+		w.again(t, "connected again")
 	})
 	t.Run("Killed", func(t *testing.T) {
 		g.stop()
 		if out := g.Run("ip route show " + provider4); !contains(out, "eth0") {
 			t.Errorf("a killed OpenVPN leaves its route to the server, got %s", out)
 		}
-		shut(t, "killed")
-		a.refuses(t, "tunnel is down")
-		again(t, "started again")
+		w.shut(t, "killed")
+		w.agent.refuses(t, "tunnel is down")
+		w.again(t, "started again")
 	})
-	t.Run("Terminated", func(t *testing.T) {
-		g.terminate()
-		shut(t, "terminated")
-		g.firewall()
-		g.routing()
-		c.expect(t, "starting", blocked)
-		again(t, "started again")
-	})
+	t.Run("Terminated", w.terminated)
 	t.Run("RoutesGo", func(t *testing.T) {
 		// The device stays, and the pod's own default routes are what is left.
 		g.script(gluetun.Unlead(g.settings, g.network))
-		a.refuses(t, "tunnel is down")
+		w.agent.refuses(t, "tunnel is down")
 		netns.WaitFor(t, limit, "our table to be empty", func() error {
 			if out := g.Run("ip route show table all"); contains(out, "table 51822") {
 				return fmt.Errorf("still there: %s", out)
 			}
 			return nil
 		})
-		shut(t, "without routes")
+		w.shut(t, "without routes")
 		g.tunnel.Kill()
-		again(t, "another device")
+		w.again(t, "another device")
 	})
 	t.Run("PushedRoutes", func(t *testing.T) {
 		// The server may ask for routes to what is none of its business. Each is
@@ -145,9 +77,9 @@ func TestGluetunOpenVPN(t *testing.T) {
 		} {
 			g.Run(l)
 		}
-		four := p.count("wgp0", "ip daddr { 192.168.50.0/24, 10.8.0.0/24 }")
-		six := p.count("wgp0", "ip6 daddr { fd50::/64, fd00:8::/64 }")
-		sent := p.count("wgp0", "ip daddr "+server4)
+		four := w.vpn.count("wgp0", "ip daddr { 192.168.50.0/24, 10.8.0.0/24 }")
+		six := w.vpn.count("wgp0", "ip6 daddr { fd50::/64, fd00:8::/64 }")
+		sent := w.vpn.count("wgp0", "ip daddr "+server4)
 		c.expect(t, "what is not there", map[string]bool{
 			"udp 192.168.50.10 443": false, "udp fd50::10 443": false, "udp 10.8.0.200 443": false, "udp fd00:8::8000:0:0:200 443": false,
 		})
@@ -155,39 +87,36 @@ func TestGluetunOpenVPN(t *testing.T) {
 			t.Errorf("the provider got %d packets for the cluster and peers by IPv4 and %d by IPv6, and %d for the internet", four(), six(), sent())
 		}
 		g.stop()
-		again(t, "without such routes")
+		w.again(t, "without such routes")
 	})
 	t.Run("ProviderDies", func(t *testing.T) {
-		p.server.Kill()
-		shut(t, "without provider")
-		a.refuses(t, "tunnel is down")
+		w.vpn.server.Kill()
+		w.shut(t, "without provider")
+		w.agent.refuses(t, "tunnel is down")
 		since := time.Now()
-		p.serve()
-		goesOn(t, since, "the provider is back")
+		w.vpn.serve()
+		w.goesOn(t, since, "the provider is back")
 	})
 	t.Run("AgentKilled", func(t *testing.T) {
-		left := e.outlive(a)
-		peers.goOn(t, time.Now(), "without agent")
+		left := e.outlive(w.agent)
+		w.peers.goOn(t, time.Now(), "without agent")
 		c.expect(t, "without agent", works)
 		// Nobody leads peers into another device.
 		g.stop()
-		if err := g.up(); err != nil {
-			t.Fatal(err)
-		}
+		w.up(t)
 		c.expect(t, "another device, without agent", blocked)
-		peers.stand(t, "another device, without agent")
+		w.peers.stand(t, "another device, without agent")
 		g.stop()
 		g.open()
-		shut(t, "all open, without agent and tunnel")
+		w.shut(t, "all open, without agent and tunnel")
 		around.none(t, "without agent")
 		left.Kill()
-		a = w.runAgent()
-		a.refuses(t, "not up yet")
-		g.firewall()
-		g.routing()
-		again(t, "another agent")
+		w.agent = w.runAgent()
+		w.agent.refuses(t, "not up yet")
+		w.startAgain(t, "another agent")
 	})
-	t.Run("EitherWall", func(t *testing.T) {
+	// Either wall holds without the other.
+	t.Run("PastOurRules", func(t *testing.T) {
 		// Somebody's rule takes peers past ours, to where the pod's own default
 		// routes are, and gluetun's firewall is open.
 		g.open()
@@ -195,9 +124,11 @@ func TestGluetunOpenVPN(t *testing.T) {
 		g.pastOurRules()
 		c.expect(t, "past the routing rules", works)
 		g.stop()
-		shut(t, "past the routing rules, no tunnel")
+		w.shut(t, "past the routing rules, no tunnel")
 		around.none(t, "past the routing rules")
 		g.behindOurRules()
+	})
+	t.Run("PastOurFirewall", func(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		g.Run("nft delete table inet wireguard_gateway")
 		c.expect(t, "past the firewall", blocked)
@@ -206,11 +137,9 @@ func TestGluetunOpenVPN(t *testing.T) {
 		}
 	})
 	t.Run("Removed", func(t *testing.T) {
-		if err := g.up(); err != nil {
-			t.Fatal(err)
-		}
-		a.waitReady(on)
-		a.Kill()
+		w.up(t)
+		w.agent.waitReady(w.on)
+		w.agent.Kill()
 		w.gateway.Exec(agentBinary, "remove")
 		if out := g.Run("ip route show table all") + g.Run("ip rule") + g.Run("ip -6 rule"); contains(out, "51822") || contains(out, "proto 86") {
 			t.Errorf("something is left: %s", out)

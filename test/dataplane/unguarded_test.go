@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/wireguardgateway/function-wireguard-gateway/test/netns"
-	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
 )
 
 // openTable lets peers out with the pod's own address, if they get that far.
@@ -30,20 +29,12 @@ func (c *client) tryAll() {
 // counters see what leaks.
 func TestGluetunUnguarded(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	p := w.provider()
-	e := newEgressGateway(t)
-	c := w.client(1)
-	for _, h := range []*host{w.server, w.gateway, c.host} {
-		h.patient()
-	}
-	w.server.echo(443, podPort, sessionPort)
-	around := w.watchAround()
+	w := newEgressWorld(t, newEgressGateway(t))
+	p, e, c, g, around := w.vpn, w.egress, w.peer, w.gluetun, w.around
 
 	// What people do to make a server work beside gluetun.
-	on := e.config()
-	conf := fmt.Sprintf("[Interface]\nPrivateKey = %s\nListenPort = 51820\nFwMark = 51820\n", on.PrivateKey)
-	for _, peer := range on.Peers {
+	conf := fmt.Sprintf("[Interface]\nPrivateKey = %s\nListenPort = 51820\nFwMark = 51820\n", w.on.PrivateKey)
+	for _, peer := range w.on.Peers {
 		conf += fmt.Sprintf("[Peer]\nPublicKey = %s\nAllowedIPs = %s/32, %s/128\n", peer.PublicKey, peer.Addresses[0], peer.Addresses[1])
 	}
 	e.device(w.gateway, conf)
@@ -51,7 +42,6 @@ func TestGluetunUnguarded(t *testing.T) {
 	for _, l := range []string{"ip rule add to 10.8.0.0/24 lookup main pref 90", "ip -6 rule add to fd00:8::/64 lookup main pref 90"} {
 		w.gateway.Run(l)
 	}
-	g := w.newGluetun(e.env(), e.file(wireguard.PostRulesKey))
 	g.settings.Rules += "iptables -A FORWARD -j ACCEPT\nip6tables -A FORWARD -j ACCEPT\n"
 	e.connect(c, "laptop")
 	around.leak(t, "not started, no NAT", func() {
@@ -112,24 +102,15 @@ func TestGluetunUnguarded(t *testing.T) {
 // firewall away before they put it back.
 func TestGluetunUnguardedAgent(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.provider()
-	e := newEgressGateway(t)
-	on := e.config()
-	c := w.client(1)
-	for _, h := range []*host{w.server, w.gateway, c.host} {
-		h.patient()
-	}
-	w.server.echo(443, podPort, sessionPort)
-	around := w.watchAround()
+	w := newEgressWorld(t, newEgressGateway(t))
+	e, c, g, around := w.egress, w.peer, w.gluetun, w.around
 	w.gateway.NFT(openTable)
 	e.write(w.gateway)
-	g := w.newGluetun(e.env(), e.file(wireguard.PostRulesKey))
 	if err := g.start(); err != nil {
 		t.Fatal(err)
 	}
 	a := w.runAgent()
-	a.waitReady(on)
+	a.waitReady(w.on)
 	e.connect(c, "laptop")
 	netns.WaitFor(t, limit, "the tunnel", func() error { return c.probe(reached4) })
 	c.load()
@@ -145,7 +126,7 @@ func TestGluetunUnguardedAgent(t *testing.T) {
 		peers.stand(t, "past the routing rules")
 		around.none(t, "past the routing rules")
 		around.leak(t, "syncs that are not one step", func() {
-			a.syncs(t, on, 100, func(int) {
+			a.syncs(t, w.on, 100, func(int) {
 				g.Run("nft delete table inet wireguard_gateway")
 				time.Sleep(20 * time.Millisecond)
 			})
@@ -157,7 +138,7 @@ func TestGluetunUnguardedAgent(t *testing.T) {
 		if err := g.start(); err != nil {
 			t.Fatal(err)
 		}
-		a.waitReady(on)
+		a.waitReady(w.on)
 		netns.WaitFor(t, limit, "the tunnel", func() error { return c.probe(reached4) })
 		peers, own := c.sessions(sessionPort), w.gateway.sessions(podPort)
 		left := e.outlive(a)
