@@ -38,7 +38,7 @@ func container(o *outcome) map[string]*structpb.Value {
 	return pod(o)["containers"].GetListValue().GetValues()[0].GetStructValue().GetFields()
 }
 
-// add appends a copy of the first entry of a list.
+// double appends a copy of the first entry of a list.
 func double(v *structpb.Value) {
 	l := v.GetListValue()
 	l.Values = append(l.Values, proto.CloneOf(l.GetValues()[0]))
