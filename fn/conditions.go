@@ -121,9 +121,11 @@ func (c *conditions) planned(g *plan.Gateway, o *observed, lacks kinds) {
 	}
 	switch e := g.Endpoints; {
 	case e.Direct.String() != "":
-		c.true(conditionEndpointReady, reasonAvailable, "")
+		c.true(conditionEndpointReady, reasonAvailable, e.Hint)
 	case e.Awaited != "":
 		c.false(conditionEndpointReady, reasonPending, "Waiting for "+e.Awaited+".")
+	case e.Tunnel != "":
+		c.true(conditionEndpointReady, reasonInternalOnly, "Clients outside of the cluster connect by tunnel.conf only: set spec.endpoint.host for direct.conf.")
 	default:
 		c.true(conditionEndpointReady, reasonInternalOnly, "Clients connect from within the cluster only: set spec.endpoint.host for others.")
 	}

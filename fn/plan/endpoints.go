@@ -3,9 +3,11 @@ package plan
 import (
 	"cmp"
 	"fmt"
+	"net/netip"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/wireguardgateway/function-wireguard-gateway/api/v1alpha1"
 	"github.com/wireguardgateway/function-wireguard-gateway/fn/names"
@@ -38,6 +40,8 @@ type Endpoints struct {
 	// Awaited says what the direct endpoint is waiting for, where it is not
 	// known.
 	Awaited string
+	// Hint says why the direct endpoint may not answer, though it is known.
+	Hint string
 
 	// directPort is the port of the direct endpoint, which is known before its
 	// host.
@@ -56,6 +60,9 @@ func (g *Gateway) endpoints(in Inputs) Endpoints {
 	}
 	e.directPort = g.directPort(in.ObservedService)
 	e.Direct, e.Awaited = g.direct(in, e.directPort)
+	if g.Endpoint.Host == "" && len(in.Nodes) > 0 && g.answersLocally() && len(g.answering(in.Nodes)) > 1 {
+		e.Hint = "With spec.service.externalTrafficPolicy Local only the node that has the pod answers: choose one by spec.pod.nodeSelector, or set spec.endpoint.host."
+	}
 	return e
 }
 
@@ -90,9 +97,9 @@ func (g *Gateway) direct(in Inputs, port int) (e HostPort, awaited string) {
 		}
 		return HostPort{Host: host, Port: port}, ""
 	case g.Service.Type == v1alpha1.ServiceNodePort:
-		host := nodeAddress(in.Nodes)
+		host := nodeAddress(g.answering(in.Nodes), g.families(in.ObservedService))
 		if host == "" {
-			return HostPort{}, "a node that is ready and has an address; set spec.endpoint.host to name one yourself"
+			return HostPort{}, "a node that is ready and has an address of the Service's IP family; set spec.endpoint.host to name one yourself"
 		}
 		return HostPort{Host: host, Port: port}, ""
 	default:
@@ -127,9 +134,36 @@ func ingressHost(service *corev1.Service) string {
 	return ""
 }
 
+// answersLocally tells whether only the node that has the pod answers.
+func (g *Gateway) answersLocally() bool {
+	return g.Service.ExternalTrafficPolicy == string(corev1.ServiceExternalTrafficPolicyLocal)
+}
+
+// answering are the nodes that may answer, whether they are ready or not.
+func (g *Gateway) answering(nodes []corev1.Node) []corev1.Node {
+	if !g.answersLocally() {
+		return nodes
+	}
+	chosen := labels.SelectorFromSet(g.Pod.NodeSelector)
+	return slices.DeleteFunc(slices.Clone(nodes), func(n corev1.Node) bool { return !chosen.Matches(labels.Set(n.Labels)) })
+}
+
+// families are those that the Service has: the API server knows, once it exists.
+func (g *Gateway) families(service *corev1.Service) []corev1.IPFamily {
+	if service != nil && len(service.Spec.IPFamilies) > 0 {
+		return service.Spec.IPFamilies
+	}
+	var out []corev1.IPFamily
+	for _, f := range g.Service.IPFamilies {
+		out = append(out, corev1.IPFamily(f))
+	}
+	return out
+}
+
 // nodeAddress returns an external address of a ready node, else an internal
-// one. Nodes are sorted, so that the answer stays the same.
-func nodeAddress(nodes []corev1.Node) string {
+// one, of one of the families if there are any. Nodes are sorted, so that the
+// answer stays the same.
+func nodeAddress(nodes []corev1.Node, families []corev1.IPFamily) string {
 	for _, kind := range []corev1.NodeAddressType{corev1.NodeExternalIP, corev1.NodeInternalIP} {
 		var found []string
 		for i := range nodes {
@@ -137,7 +171,7 @@ func nodeAddress(nodes []corev1.Node) string {
 				continue
 			}
 			for _, a := range nodes[i].Status.Addresses {
-				if a.Type == kind && a.Address != "" {
+				if a.Type == kind && a.Address != "" && isOf(a.Address, families) {
 					found = append(found, a.Address)
 					break
 				}
@@ -148,6 +182,16 @@ func nodeAddress(nodes []corev1.Node) string {
 		}
 	}
 	return ""
+}
+
+// isOf tells whether an address is of one of the families. Where there are none,
+// nobody knows better.
+func isOf(address string, families []corev1.IPFamily) bool {
+	family := corev1.IPv4Protocol
+	if ip, err := netip.ParseAddr(address); err == nil && ip.Is6() {
+		family = corev1.IPv6Protocol
+	}
+	return len(families) == 0 || slices.Contains(families, family)
 }
 
 func nodeReady(n *corev1.Node) bool {

@@ -52,6 +52,17 @@ func TestEndpoints(t *testing.T) {
 		node("b", corev1.ConditionTrue, internalIP("10.0.0.3"), external("198.51.100.3")),
 		node("a", corev1.ConditionTrue, internalIP("10.0.0.2"), external("198.51.100.2"), external("2001:db8::2")),
 	}
+	families := func(s *corev1.Service, f ...corev1.IPFamily) *corev1.Service {
+		s.Spec.IPFamilies = f
+		return s
+	}
+	dual := []corev1.Node{node("a", corev1.ConditionTrue, internalIP("10.0.0.2"), internalIP("fd00::2"), external("2001:db8::2"))}
+	labelled := func(name, ip string) corev1.Node {
+		n := node(name, corev1.ConditionTrue, external(ip))
+		n.Labels = map[string]string{"vpn": name}
+		return n
+	}
+	two := []corev1.Node{labelled("a", "198.51.100.1"), labelled("b", "198.51.100.2")}
 	type want struct {
 		Direct, Internal string
 		Awaits           bool
@@ -88,6 +99,12 @@ func TestEndpoints(t *testing.T) {
 		"NodePortOneExternal":   {"External comes first, wherever it is.", `{service: {type: NodePort}}`, service(np, 31820), []corev1.Node{node("a", corev1.ConditionTrue, internalIP("10.0.0.2")), node("b", corev1.ConditionTrue, external("198.51.100.3"))}, want{"198.51.100.3:31820", internal, false}},
 		"NodePortIPv6":          {"IPv6 stands in brackets.", `{service: {type: NodePort}}`, service(np, 31820), []corev1.Node{node("a", corev1.ConditionTrue, external("2001:db8::2"))}, want{"[2001:db8::2]:31820", internal, false}},
 		"NodePortUnknown":       {"A node of unknown state is not ready.", `{service: {type: NodePort}}`, service(np, 31820), []corev1.Node{node("a", corev1.ConditionUnknown, external("198.51.100.3"))}, want{"", internal, true}},
+		"NodePortFamily":        {"A node drops what comes by a family that the Service does not have.", `{service: {type: NodePort}}`, families(service(np, 31820), corev1.IPv4Protocol), dual, want{"10.0.0.2:31820", internal, false}},
+		"NodePortFamilyIPv6":    {"So it does the other way round.", `{service: {type: NodePort, ipFamilies: [IPv6]}}`, families(service(np, 31820), corev1.IPv6Protocol), dual, want{"[2001:db8::2]:31820", internal, false}},
+		"NodePortFamilySecond":  {"The first address of a node may be of the other family.", `{service: {type: NodePort}}`, families(service(np, 31820), corev1.IPv6Protocol), []corev1.Node{node("a", corev1.ConditionTrue, internalIP("10.0.0.2"), internalIP("fd00::2"))}, want{"[fd00::2]:31820", internal, false}},
+		"NodePortFamilyMissing": {"No node has an address of the Service's family.", `{service: {type: NodePort}}`, families(service(np, 31820), corev1.IPv6Protocol), nodes[:2], want{"", internal, true}},
+		"NodePortLocal":         {"Only the node that has the pod takes it in.", `{service: {type: NodePort, externalTrafficPolicy: Local}, pod: {nodeSelector: {vpn: b}}}`, service(np, 31820), two, want{"198.51.100.2:31820", internal, false}},
+		"NodePortCluster":       {"Every node takes it in, wherever the pod is.", `{service: {type: NodePort}, pod: {nodeSelector: {vpn: b}}}`, service(np, 31820), two, want{"198.51.100.1:31820", internal, false}},
 		"NodePortHost":          {"The port is the node's all the same.", `{service: {type: NodePort}, endpoint: {host: vpn.example.com}}`, service(np, 31820), nil, want{"vpn.example.com:31820", internal, false}},
 		"NodePortHostPending":   {"A name without port is no endpoint.", `{service: {type: NodePort}, endpoint: {host: vpn.example.com}}`, nil, nil, want{"", internal, true}},
 		"NodePortHostAndPort":   {"Nothing is awaited.", `{service: {type: NodePort}, endpoint: {host: vpn.example.com, port: 443}}`, nil, nil, want{"vpn.example.com:443", internal, false}},
@@ -103,6 +120,31 @@ func TestEndpoints(t *testing.T) {
 			e := planned(t, in).Endpoints
 			if diff := cmp.Diff(tc.want, want{e.Direct.String(), e.Internal.String(), e.Awaited != ""}); diff != "" {
 				t.Errorf("%s\n-want, +got:\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+// Where the pod may be on any of several nodes, of which one alone answers, the
+// user is told so.
+func TestLocalNodePort(t *testing.T) {
+	some := []corev1.Node{node("a", corev1.ConditionTrue, external("198.51.100.1")), node("b", corev1.ConditionFalse, external("198.51.100.2"))}
+	for name, tc := range map[string]struct {
+		reason string
+		spec   string
+		nodes  []corev1.Node
+		want   bool
+	}{
+		"Several": {"the pod may come to another", `{service: {type: NodePort, externalTrafficPolicy: Local}}`, some, true},
+		"One":     {"there is no other", `{service: {type: NodePort, externalTrafficPolicy: Local}}`, some[:1], false},
+		"Host":    {"the user knows better", `{service: {type: NodePort, externalTrafficPolicy: Local}, endpoint: {host: vpn.example.com}}`, some, false},
+		"Cluster": {"all of them answer", `{service: {type: NodePort}}`, some, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := inputs(t, tc.spec)
+			in.ObservedService, in.Nodes = service(corev1.ServiceTypeNodePort, 31820), tc.nodes
+			if e := planned(t, in).Endpoints; (e.Hint != "") != tc.want {
+				t.Errorf("%s: want a hint: %t, got %q", tc.reason, tc.want, e.Hint)
 			}
 		})
 	}
