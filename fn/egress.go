@@ -28,12 +28,14 @@ func (c *conditions) egress(g *plan.Gateway, o *observed) {
 	if o.report != nil {
 		state = o.report.Egress.State
 	}
-	switch state {
-	case wireguard.EgressTunnelUp:
+	switch {
+	case state == wireguard.EgressTunnelUp && o.outlived():
+		c.false(conditionEgressReady, wireguard.EgressTunnelStarting, "The gateway's pod is not available, and with it the provider's tunnel. WorkloadReady tells why.")
+	case state == wireguard.EgressTunnelUp:
 		c.true(conditionEgressReady, state, "")
-	case wireguard.EgressTunnelDown:
+	case state == wireguard.EgressTunnelDown:
 		c.false(conditionEgressReady, state, "The provider's tunnel is down. Peers' traffic is dropped until it is back.")
-	case wireguard.EgressCredentialsMissing:
+	case state == wireguard.EgressCredentialsMissing:
 		c.false(conditionEgressReady, state, fmt.Sprintf("The Secret %q does not hold %s: create it, or add what is missing.",
 			g.Gluetun.CredentialsSecret, strings.Join(g.Gluetun.NeededCredentials(), " and ")))
 	default:
@@ -48,7 +50,7 @@ func (c *conditions) egress(g *plan.Gateway, o *observed) {
 
 // egressStatus is what the internet sees, while there is a tunnel.
 func egressStatus(g *plan.Gateway, o *observed) *v1alpha1.EgressStatus {
-	if g.Gluetun == nil || o.report == nil || o.report.Egress.State != wireguard.EgressTunnelUp {
+	if g.Gluetun == nil || o.report == nil || o.report.Egress.State != wireguard.EgressTunnelUp || o.outlived() {
 		return nil
 	}
 	e := o.report.Egress

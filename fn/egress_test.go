@@ -87,6 +87,37 @@ func TestEgressReady(t *testing.T) {
 	}
 }
 
+// A report outlives the pod that wrote it.
+func TestReportOfLostPod(t *testing.T) {
+	w := newWorld(t, egressSpec)
+	w.reconcile(t)
+	w.report(t, wireguard.Report{Ready: true, InjectedPods: 3, Egress: wireguard.EgressReport{State: wireguard.EgressTunnelUp, PublicIP: "203.0.113.77"}})
+	for _, step := range []struct {
+		what      string
+		available int
+		want      string
+		pods      any
+	}{
+		{"the pod is there", 1, "TRUE TunnelUp", 3.0},
+		{"the pod is gone", 0, "FALSE TunnelStarting", nil},
+		{"another has come", 1, "TRUE TunnelUp", 3.0},
+	} {
+		w.objects[names.KeyDeployment]["status"] = map[string]any{"observedGeneration": 1.0, "availableReplicas": float64(step.available)}
+		rsp := w.run(t)
+		status, reason, _ := conditionOf(rsp, conditionEgressReady)
+		if is := strings.TrimPrefix(status.String(), "STATUS_CONDITION_") + " " + reason; is != step.want {
+			t.Errorf("%s: want %s, got %s", step.what, step.want, is)
+		}
+		st := rsp.GetDesired().GetComposite().GetResource().AsMap()["status"].(map[string]any)
+		if _, ok := st["egress"]; ok != (step.available == 1) {
+			t.Errorf("%s: status.egress is %v", step.what, st["egress"])
+		}
+		if diff := cmp.Diff(step.pods, st["injectedPods"]); diff != "" {
+			t.Errorf("%s: injectedPods: -want, +got:\n%s", step.what, diff)
+		}
+	}
+}
+
 // report puts the agent's report where the agent does.
 func (w *world) report(t *testing.T, r wireguard.Report) {
 	t.Helper()

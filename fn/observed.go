@@ -25,6 +25,13 @@ type observed struct {
 	report     *wireguard.Report // nil where there is none, or none that is understood
 }
 
+// outlived tells whether the report outlives the pod that wrote it: it says that
+// the pod is ready, and the Deployment that none is.
+func (o *observed) outlived() bool {
+	return o.report != nil && o.report.Ready &&
+		o.deployment != nil && o.deployment.Status.ObservedGeneration > 0 && o.deployment.Status.AvailableReplicas == 0
+}
+
 func decodeObserved(req *fnv1.RunFunctionRequest) (*observed, error) {
 	resources := req.GetObserved().GetResources()
 	o := &observed{exists: make(map[string]bool, len(resources)), routes: map[string]*route{}}
