@@ -21,7 +21,7 @@ import (
 func TestPeerInvariantsCanFail(t *testing.T) {
 	good := again(t, reconciled(t, caseNamed(t, "peer-own-key").run(t)))
 	refused := caseNamed(t, "peer-refused").run(t)
-	gateway := string(secretData(good.req.GetRequiredResources()["seed"].GetItems()[0].GetResource())["seed"])
+	gateway := string(secretData(good.req.GetRequiredResources()["seed.vpn.home-wireguard.seed"].GetItems()[0].GetResource())["seed"])
 
 	for i, tc := range []broken{
 		{"1 all or nothing", "does not know of", func(o *outcome) { delete(o.rsp.GetDesired().GetResources(), "attachment") }},
