@@ -12,6 +12,7 @@ import (
 
 	"github.com/crossplane/crossplane-runtime/v2/pkg/logging"
 	fnv1 "github.com/crossplane/function-sdk-go/proto/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
@@ -187,11 +188,12 @@ func (c *cluster) reconcile(id string) {
 	for _, other := range slices.Sorted(maps.Keys(c.objects)) {
 		object := c.objects[other]
 		in.Required = append(in.Required, object)
-		if c.composed[id][other] {
+		// Crossplane hides what another controls.
+		if c.composed[id][other] && metav1.IsControlledBy(object, o) {
 			in.Observed = append(in.Observed, object)
 		}
 	}
-	f := New(&spyLogger{&c.logs}, WithClock(func() time.Time { return c.now }), WithRandom(bytes.NewReader(bytes.Repeat([]byte{7}, 32))))
+	f := New(&spyLogger{&c.logs}, WithClock(func() time.Time { return c.now }), WithRandom(bytes.NewReader(bytes.Repeat([]byte{byte(c.uids)}, 64))))
 	rsp, err := offline.Run(c.t.Context(), f, in)
 	if err != nil {
 		c.t.Fatalf("%s: %v", id, err)

@@ -122,15 +122,16 @@ func (f *Function) compose(req *fnv1.RunFunctionRequest, rsp *fnv1.RunFunctionRe
 		ObservedConfig:  observed.config,
 		ObservedService: observed.service,
 		RequiredSeed:    required.seed,
-		SeedTaken:       required.seedController != "" && required.seedController != xr.uid,
-		Secrets:         required.secrets,
-		Nodes:           required.nodes,
-		Attachments:     required.attachments,
-		Namespaces:      required.namespaces,
-		ObjectSize:      xr.size,
-		ResponseSize:    proto.Size(rsp),
-		Now:             now,
-		Random:          f.random,
+		SeedFleeting: required.seedDeleted ||
+			required.seedController != "" && required.seedController != xr.uid && observed.seed == nil,
+		Secrets:      required.secrets,
+		Nodes:        required.nodes,
+		Attachments:  required.attachments,
+		Namespaces:   required.namespaces,
+		ObjectSize:   xr.size,
+		ResponseSize: proto.Size(rsp),
+		Now:          now,
+		Random:       f.random,
 	})
 	if err != nil {
 		return err

@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	fnv1 "github.com/crossplane/function-sdk-go/proto/v1"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 func TestPeerBeforeGateway(t *testing.T) {
@@ -83,27 +85,51 @@ func TestGatewayBeingDeleted(t *testing.T) {
 }
 
 // A gateway that is created again at once may find the seed of the former one,
-// which garbage collection is about to take. It waits, and has a seed of its own.
+// which garbage collection is about to take. It is not held to that.
 func TestGatewayCreatedAgain(t *testing.T) {
-	for name, claims := range map[string]bool{"Namespaced": false, "Claim": true} {
+	home, id := objectID("WireguardGateway", "vpn", "home"), objectID("Secret", "vpn", "home-wireguard.seed")
+	for name, tc := range map[string]struct {
+		reason string
+		claims bool
+		change func(seed *unstructured.Unstructured) // what the API server makes of it
+		gone   bool
+	}{
+		"Adopted": {reason: "it is the new gateway's by the time that garbage collection comes"},
+		"Refused": {reason: "the API server lets nobody else control it", claims: true, change: func(*unstructured.Unstructured) {}, gone: true},
+		"Deletion": {reason: "it was on its way already", change: func(seed *unstructured.Unstructured) {
+			seed.SetDeletionTimestamp(&metav1.Time{Time: time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)})
+			seed.GetOwnerReferences()[0].UID = "uid-2"
+		}, gone: true},
+	} {
 		t.Run(name, func(t *testing.T) {
 			c := newCluster(t)
-			c.claims = claims
+			c.claims = tc.claims
 			c.gateway(gatewayAll)
 			c.settle()
-			id := objectID("Secret", "vpn", "home-wireguard.seed")
 			seed := c.objects[id]
 			c.remove("WireguardGateway", "vpn", "home")
 			c.objects[id] = seed
 			c.gateway(gatewayAll)
-			c.settle()
-			c.want("WireguardGateway", "vpn", "home", "KeysReady", "FALSE SeedTaken")
-			if s := c.objects[objectID("WireguardGateway", "vpn", "home")].Object["status"]; s != nil {
-				t.Errorf("want no status, which would bind the gateway to that seed, got %v", s)
+			for range 3 {
+				c.reconcile(home)
+				if tc.change != nil {
+					tc.change(seed)
+					c.objects[id] = seed
+				}
+				c.want("WireguardGateway", "vpn", "home", "KeysReady", "TRUE Available")
 			}
-			delete(c.objects, id)
+			status := c.objects[home].Object["status"].(map[string]any)
+			if held := status["seedID"] != nil || status["publicKey"] != nil; held == tc.gone {
+				t.Errorf("%s: want the gateway held to it: %t, got %v", tc.reason, !tc.gone, status)
+			}
+			if tc.gone {
+				delete(c.objects, id)
+			}
 			c.settle()
 			c.want("WireguardGateway", "vpn", "home", "KeysReady", "TRUE Available")
+			if same := cmp.Equal(seed.Object["data"], c.objects[id].Object["data"]); same == tc.gone {
+				t.Errorf("%s: want the same seed: %t", tc.reason, !tc.gone)
+			}
 		})
 	}
 }

@@ -56,7 +56,7 @@ func (q *questions) gateway(p *spec.WireguardPeer) (g *gatewayObject, answered b
 		Match:      &fnv1.ResourceSelector_MatchName{MatchName: p.GatewayName},
 	})
 	// One that is being deleted may have lost its seed before it goes.
-	if o == nil || o.GetFields()["metadata"].GetStructValue().GetFields()["deletionTimestamp"] != nil {
+	if o == nil || isDeleted(o) {
 		return nil, answered, nil
 	}
 	g, err = decodeGateway(o.AsMap())

@@ -124,8 +124,10 @@ func secretSelector(namespace, name string) *fnv1.ResourceSelector {
 // required is the answer to the requirements.
 type required struct {
 	seed map[string][]byte
-	// seedController is the UID of what controls the seed's Secret.
+	// seedController is the UID of what controls the seed's Secret, and seedDeleted
+	// tells whether that is being deleted.
 	seedController string
+	seedDeleted    bool
 	secrets        map[string]map[string][]byte
 	nodes          []corev1.Node
 	lacks          kinds
@@ -175,6 +177,7 @@ func decodeRequired(req *fnv1.RunFunctionRequest, asked *fnv1.Requirements) (r r
 				r.namespaces = append(r.namespaces, n)
 			case requireSeed:
 				r.seed, r.seedController = secretData(item.GetResource()), controllerOf(item.GetResource())
+				r.seedDeleted = isDeleted(item.GetResource())
 			default:
 				r.secrets[selector.GetMatchName()] = secretData(item.GetResource())
 			}
@@ -192,6 +195,11 @@ func controllerOf(o *structpb.Struct) string {
 		}
 	}
 	return ""
+}
+
+// isDeleted tells whether an object is being deleted.
+func isDeleted(o *structpb.Struct) bool {
+	return o.GetFields()["metadata"].GetStructValue().GetFields()["deletionTimestamp"] != nil
 }
 
 // secretData reads the data of a Secret. It is never nil. What is no base64

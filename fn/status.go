@@ -14,7 +14,6 @@ import (
 // more is removed.
 func status(g *plan.Gateway, o *observed) v1alpha1.WireguardGatewayStatus {
 	s := v1alpha1.WireguardGatewayStatus{
-		PublicKey:   g.Keys.Public.String(),
 		ActivePeers: int64(g.Active()),
 		Endpoints: &v1alpha1.Endpoints{
 			Direct:   g.Endpoints.Direct.String(),
@@ -22,10 +21,13 @@ func status(g *plan.Gateway, o *observed) v1alpha1.WireguardGatewayStatus {
 			Tunnel:   g.Endpoints.Tunnel,
 		},
 	}
-	// The gateway is held to the seed whose ID stands here. So it has to be the one
-	// in the cluster: of two that are generated at the same time, the API server
-	// refuses one.
-	if !g.Keys.Generated {
+	// The gateway is held to having a seed once its public key stands here, and to
+	// the one whose ID does. So it has to be the one in the cluster: of two that are
+	// generated at the same time, the API server refuses one.
+	if !g.Keys.Fleeting {
+		s.PublicKey = g.Keys.Public.String()
+	}
+	if !g.Keys.Generated && !g.Keys.Fleeting {
 		s.SeedID = g.Keys.Seed.ID()
 	}
 	for _, a := range g.Addresses {

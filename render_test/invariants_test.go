@@ -3,6 +3,7 @@ package render_test
 import (
 	"bytes"
 	"maps"
+	"strings"
 	"testing"
 
 	fnv1 "github.com/crossplane/function-sdk-go/proto/v1"

@@ -13,7 +13,6 @@ const (
 	ConditionKeysReady = "KeysReady"
 
 	ReasonSeedMissing   = "SeedMissing"
-	ReasonSeedTaken     = "SeedTaken"
 	ReasonSeedMalformed = "SeedMalformed"
 	ReasonSeedMismatch  = "SeedMismatch"
 )
@@ -32,6 +31,10 @@ type Keys struct {
 	// Generated tells whether the seed is new, and in nobody's cluster yet. Another
 	// may still come before it.
 	Generated bool
+
+	// Fleeting tells whether the seed of a new gateway may go again: that of a former
+	// one is there until garbage collection takes it, or the new one adopts it.
+	Fleeting bool
 }
 
 // keys finds the seed, or generates it where the gateway never had one. A
@@ -55,11 +58,10 @@ func (in *Inputs) keys() (Keys, error) {
 		// Where the seed was composed before, it stays, so that garbage
 		// collection never takes the only copy.
 		k.ComposeSeed, k.ComposedSeed = in.ObservedSeed != nil, own[names.DataSeed]
-	case own != nil && in.SeedTaken && in.Status.PublicKey == "":
-		err = in.seedTaken()
 	case own != nil:
 		k.Seed, err = parseSeed(own[names.DataSeed], names.Seed(in.Spec.Name), names.DataSeed)
 		k.ComposeSeed, k.ComposedSeed = true, own[names.DataSeed]
+		k.Fleeting = in.SeedFleeting && in.Status.PublicKey == ""
 	case in.Status.PublicKey != "":
 		err = in.seedLost()
 	default:
@@ -88,15 +90,6 @@ func (in *Inputs) referencedSeed() (wireguard.Seed, error) {
 			"there is no Secret %q in namespace %q, which spec.keys.seedSecretRef names: create it with the seed under the key %q", ref.Name, in.Spec.Namespace, ref.Key)}
 	}
 	return parseSeed(data[ref.Key], ref.Name, ref.Key)
-}
-
-// seedTaken is of a new gateway. Garbage collection takes the Secret of a former
-// one, and would take the keys of this one with it.
-func (in *Inputs) seedTaken() error {
-	return &ConditionError{ConditionKeysReady, ReasonSeedTaken, fmt.Sprintf(
-		"the Secret %q in namespace %q belongs to another object, so its seed is not used. If that is a gateway of this name that was deleted, this is over as soon as the Secret is gone. "+
-			"Else give this gateway another name, or let it have that seed: copy it to another Secret, and set spec.keys.seedSecretRef to it",
-		names.Seed(in.Spec.Name), in.Spec.Namespace)}
 }
 
 func (in *Inputs) seedLost() error {

@@ -28,6 +28,7 @@ func TestSeed(t *testing.T) {
 		ID, Public string
 		Composed   []byte // nil: the seed is not composed
 		Generated  bool
+		Fleeting   bool
 		Reason     string // of the failure, empty where there is none
 		Messages   []string
 	}
@@ -36,7 +37,7 @@ func TestSeed(t *testing.T) {
 		spec               string
 		status             *v1alpha1.WireguardGatewayStatus
 		observed, required map[string][]byte
-		taken              bool // by another
+		fleeting           bool
 		secrets            map[string]map[string][]byte
 		want               want
 	}{
@@ -81,19 +82,19 @@ func TestSeed(t *testing.T) {
 			status: was("", seedAPublic),
 			want:   want{Reason: "SeedMissing", Messages: []string{"spec.keys.seedSecretRef", "refused", "create the gateway again"}},
 		},
-		"Taken": {
-			reason:   "It is that of a gateway that was deleted, and goes with it.",
-			required: secret(seedA), taken: true,
-			want: want{Reason: "SeedTaken", Messages: []string{`"home-wireguard.seed"`, `"vpn"`, "spec.keys.seedSecretRef"}},
+		"Fleeting": {
+			reason:   "It may be that of a gateway that was deleted, and go with it. Nobody is held to it yet.",
+			required: secret(seedA), fleeting: true,
+			want: want{ID: seedAID, Public: seedAPublic, Composed: seedA, Fleeting: true},
 		},
-		"TakenLater": {
-			reason: "The keys of a gateway that runs do not depend on who owns the Secret.",
-			status: had, required: secret(seedA), taken: true,
+		"FleetingLater": {
+			reason: "A gateway that runs is held to its seed, whoever owns it.",
+			status: had, required: secret(seedA), fleeting: true,
 			want: want{ID: seedAID, Public: seedAPublic, Composed: seedA},
 		},
-		"ReferenceBesideTaken": {
+		"ReferenceBesideFleeting": {
 			reason: "The seed that is asked for is nobody else's.",
-			spec:   ref, required: secret(seedB), taken: true, secrets: map[string]map[string][]byte{"backup": secret(seedA)},
+			spec:   ref, required: secret(seedB), fleeting: true, secrets: map[string]map[string][]byte{"backup": secret(seedA)},
 			want: want{ID: seedAID, Public: seedAPublic},
 		},
 		"Restored": {
@@ -195,7 +196,7 @@ func TestSeed(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			in := inputs(t, orEmpty(tc.spec))
-			in.ObservedSeed, in.RequiredSeed, in.SeedTaken = tc.observed, tc.required, tc.taken
+			in.ObservedSeed, in.RequiredSeed, in.SeedFleeting = tc.observed, tc.required, tc.fleeting
 			if tc.status != nil {
 				in.Status = tc.status
 			}
@@ -220,7 +221,7 @@ func TestSeed(t *testing.T) {
 				}
 				tc.want.Messages = nil
 			} else {
-				got.ID, got.Public = g.Keys.Seed.ID(), g.Keys.Public.String()
+				got.ID, got.Public, got.Fleeting = g.Keys.Seed.ID(), g.Keys.Public.String(), g.Keys.Fleeting
 				if g.Keys.ComposeSeed {
 					got.Composed = g.Keys.ComposedSeed
 				}

@@ -35,8 +35,9 @@ type Inputs struct {
 	// RequiredSeed is the data of the Secret with the seed's name, nil where
 	// there is none.
 	RequiredSeed map[string][]byte
-	// SeedTaken tells whether another object controls that Secret.
-	SeedTaken bool
+	// SeedFleeting tells whether that Secret is being deleted, or belongs to another
+	// object, with which it goes.
+	SeedFleeting bool
 	// Secrets are the data of those that the user refers to, by name. One that
 	// does not exist is not in it.
 	Secrets map[string]map[string][]byte
