@@ -76,8 +76,9 @@ func (in *Inputs) attached(seed wireguard.Seed, before before) (accepted []attac
 // write.
 func readAttachment(m *corev1.ConfigMap, g *spec.Gateway, key []byte) (attached, bool) {
 	name, ok := strings.CutSuffix(m.Name, names.Attachment(""))
-	// A finalizer could keep it when its owner is gone.
-	if !ok || m.DeletionTimestamp != nil || !ownedBy(m, m.Data[wireguard.AttachmentUIDKey]) {
+	// A finalizer could keep it when its owner is gone, and what is immutable would
+	// stay as it is when its owner disables the peer.
+	if !ok || m.DeletionTimestamp != nil || m.Immutable != nil && *m.Immutable || !ownedBy(m, m.Data[wireguard.AttachmentUIDKey]) {
 		return attached{}, false
 	}
 	a := wireguard.Attachment{

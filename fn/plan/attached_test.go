@@ -110,6 +110,7 @@ func TestAttachmentRefused(t *testing.T) {
 		"OwnerGroup":     {reason: "somebody else's WireguardPeer has no say", change: func(_ *testing.T, m *corev1.ConfigMap) { m.OwnerReferences[0].APIVersion = "example.org/v1alpha1" }},
 		"NoController":   {reason: "an owner beside the controller can be added by anybody", change: func(_ *testing.T, m *corev1.ConfigMap) { m.OwnerReferences[0].Controller = nil }},
 		"Deleted":        {reason: "a finalizer keeps it when its WireguardPeer is gone", change: func(_ *testing.T, m *corev1.ConfigMap) { m.DeletionTimestamp = &metav1.Time{Time: now} }},
+		"Immutable":      {reason: "its WireguardPeer could never change it again, nor be disabled", change: func(_ *testing.T, m *corev1.ConfigMap) { m.Immutable = new(true) }},
 		"EmptyUID":       {reason: "no UID is nobody's", change: func(_ *testing.T, m *corev1.ConfigMap) { m.Data["uid"], m.OwnerReferences[0].UID = "", "" }},
 		"OtherGateway": {reason: "it is another gateway's, relabelled", change: func(_ *testing.T, m *corev1.ConfigMap) {
 			seed := wireguard.Seed(seedA)

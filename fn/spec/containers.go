@@ -35,11 +35,12 @@ const (
 	reservedForVolumes = "is the name of a volume of the gateway's own: choose another"
 )
 
-// pod is what is taken in the gateway's pod, and by whom.
+// taken is what is taken in the gateway's pod, and of its node, and by whom.
 type taken struct {
 	containers map[string]bool
 	volumes    map[string]bool
 	ports      map[string]string
+	hostPorts  map[string]string
 	portNames  map[string]bool
 }
 
@@ -47,6 +48,7 @@ func (p *parser) containers(root *field.Path, g *Gateway) {
 	t := taken{
 		containers: map[string]bool{},
 		volumes:    map[string]bool{},
+		hostPorts:  map[string]string{},
 		portNames:  map[string]bool{PortNameWireGuard: true, PortNameHTTP: true},
 		ports: map[string]string{
 			portID(corev1.ProtocolUDP, int32(g.ListenPort)):       "spec.listenPort",
@@ -138,7 +140,7 @@ func (p *parser) container(path *field.Path, o v1alpha1.NamedObject, g *Gateway,
 		p.errs = append(p.errs, field.Required(path.Child("image"), "name the container's image"))
 	}
 	p.noClaims(path.Child("resources"), c.Resources)
-	p.containerPorts(path.Child("ports"), c.Ports, t)
+	p.containerPorts(path.Child("ports"), c.Ports, g, t)
 	p.containerEnv(path, c, g)
 	p.containerMounts(path.Child("volumeMounts"), c.VolumeMounts, t)
 	for i, d := range c.VolumeDevices {
@@ -153,7 +155,7 @@ func (p *parser) label(path *field.Path, s string) {
 	}
 }
 
-func (p *parser) containerPorts(path *field.Path, ports []corev1.ContainerPort, t taken) {
+func (p *parser) containerPorts(path *field.Path, ports []corev1.ContainerPort, g *Gateway, t taken) {
 	for i, port := range ports {
 		at := path.Index(i)
 		p.between(at.Child("containerPort"), int(port.ContainerPort), 1, 65535)
@@ -162,6 +164,7 @@ func (p *parser) containerPorts(path *field.Path, ports []corev1.ContainerPort, 
 			p.refuse(at.Child("containerPort"), port.ContainerPort, fmt.Sprintf("is taken by %s: all containers of the pod share one network", by))
 		}
 		t.ports[id] = at.String()
+		p.containerHostPort(at, port, g, t)
 		if port.Name == "" {
 			continue
 		}
@@ -170,6 +173,23 @@ func (p *parser) containerPorts(path *field.Path, ports []corev1.ContainerPort, 
 		}
 		t.portNames[port.Name] = true
 	}
+}
+
+// containerHostPort refuses a hostPort that the API server would, or no node could give.
+func (p *parser) containerHostPort(path *field.Path, port corev1.ContainerPort, g *Gateway, t taken) {
+	if port.HostPort == 0 {
+		return
+	}
+	at, id := path.Child("hostPort"), portID(port.Protocol, port.HostPort)
+	p.between(at, int(port.HostPort), 1, 65535)
+	by, ok := t.hostPorts[id]
+	switch {
+	case g.Pod.HostNetwork && port.HostPort != port.ContainerPort:
+		p.refuse(at, port.HostPort, fmt.Sprintf("must be containerPort %d with hostNetwork: leave it out", port.ContainerPort))
+	case ok:
+		p.refuse(at, port.HostPort, "is taken by "+by+": choose another")
+	}
+	t.hostPorts[id] = path.String()
 }
 
 func (p *parser) containerEnv(path *field.Path, c corev1.Container, g *Gateway) {
