@@ -5,12 +5,14 @@ set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 out=$PWD/_output/packages
-work=$(mktemp -d)
+mkdir -p "$out"
+# On the same file system: what others read meanwhile is replaced as a whole.
+work=$(mktemp -d "$PWD/_output/packages.XXXXXX")
 trap 'rm -rf "$work"' EXIT
+mkdir "$work/out"
 
 tools/build.sh crossplane
 go build -C tools/xpkg -o "$work/xpkg" .
-mkdir -p "$out"
 
 for arch in amd64 arm64; do
 	for image in function agent; do
@@ -22,12 +24,14 @@ for arch in amd64 arm64; do
 	"$work/xpkg" -image function -arch "$arch" -binary "$work/function-$arch" -output "$work/function-$arch.tar"
 	_output/bin/crossplane xpkg build --package-root package/function \
 		--embed-runtime-image-tarball "$work/function-$arch.tar" \
-		--package-file "$out/function-wireguard-gateway-$arch.xpkg"
+		--package-file "$work/out/function-wireguard-gateway-$arch.xpkg"
 
-	"$work/xpkg" -image agent -arch "$arch" -binary "$work/agent-$arch" -output "$out/agent-$arch.tar"
+	"$work/xpkg" -image agent -arch "$arch" -binary "$work/agent-$arch" -output "$work/out/agent-$arch.tar"
 done
 
 for root in configuration configuration-claim; do
 	_output/bin/crossplane xpkg build --package-root "package/$root" \
-		--package-file "$out/${root/configuration/configuration-wireguard-gateway}.xpkg"
+		--package-file "$work/out/${root/configuration/configuration-wireguard-gateway}.xpkg"
 done
+
+mv "$work/out/"* "$out"
