@@ -20,8 +20,9 @@ const (
 	// begun anew after that, as by every client of Kubernetes.
 	watchTime = 5 * time.Minute
 
-	// minSilence is how long a watch may say nothing at first before the server
-	// is asked, which it has getTimeout to answer.
+	// minSilence is how long a watch may say nothing at first, also because it
+	// does not come about, before the server is asked, which it has getTimeout to
+	// answer.
 	minSilence = time.Second
 	getTimeout = 10 * time.Second
 
@@ -74,32 +75,37 @@ func spread(limit time.Duration) time.Duration {
 }
 
 func watchOnce(ctx context.Context, client rest.Interface, resource string, name Name, handle func(Event)) error {
-	seconds := int64((watchTime + spread(watchTime)).Seconds())
-	// Without a resource version the server starts with the object as it is.
-	// No list is needed, nor the right to it.
-	w, err := client.Get().Namespace(name.Namespace).Resource(resource).VersionedParams(&metav1.ListOptions{
-		Watch: true, TimeoutSeconds: &seconds,
-		FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name.Name).String(),
-	}, metav1.ParameterCodec).Watch(ctx)
-	if err != nil {
-		return fmt.Errorf("cannot watch %s %s: %w", resource, name, err)
-	}
-	defer w.Stop()
-
-	// The server says nothing where there is no object, nor while it is busy. So
-	// it is asked which it is, until the watch has said something.
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	begun := begin(ctx, client, resource, name)
+
+	// The server says nothing where there is no object, nor while it is busy or
+	// cannot be reached. So it is asked which it is, until the watch has said
+	// something.
 	pause := minSilence
 	silent := time.NewTimer(pause)
 	defer silent.Stop()
 	var asked chan error
+	ask := func() {
+		asked = make(chan error, 1)
+		go func(answer chan<- error) { answer <- find(ctx, client, resource, name) }(asked)
+	}
+	var results <-chan watch.Event
+	heard, closed := false, false
 	for {
 		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case a := <-begun:
+			if a.err != nil {
+				return fmt.Errorf("cannot watch %s %s: %w", resource, name, a.err)
+			}
+			defer a.watch.Stop()
+			results = a.watch.ResultChan()
 		case <-silent.C:
-			asked = make(chan error, 1)
-			go func(answer chan<- error) { answer <- find(ctx, client, resource, name) }(asked)
+			ask()
 		case err := <-asked:
+			asked, heard = nil, true
 			switch {
 			case err == nil:
 				pause = min(2*pause, maxBackoff)
@@ -109,12 +115,24 @@ func watchOnce(ctx context.Context, client rest.Interface, resource string, name
 			default:
 				return err
 			}
-		case e, open := <-w.ResultChan():
-			silent.Stop()
-			asked = nil
-			if !open {
+			if closed {
 				return errClosed
 			}
+		case e, open := <-results:
+			silent.Stop()
+			if !open {
+				if heard {
+					return errClosed
+				}
+				// A watch that never came about looks like one that had nothing to
+				// say: client-go makes an empty one of some failures to connect.
+				results, closed = nil, true
+				if asked == nil {
+					ask()
+				}
+				continue
+			}
+			asked, heard = nil, true
 			switch e.Type {
 			case watch.Added, watch.Modified:
 				handle(Event{Object: e.Object})
@@ -126,6 +144,35 @@ func watchOnce(ctx context.Context, client rest.Interface, resource string, name
 			}
 		}
 	}
+}
+
+// answer is to a request for a watch.
+type answer struct {
+	watch watch.Interface
+	err   error
+}
+
+// begin connects once: client-go would go on for minutes, and tell nobody.
+func begin(ctx context.Context, client rest.Interface, resource string, name Name) <-chan answer {
+	seconds := int64((watchTime + spread(watchTime)).Seconds())
+	// Without a resource version the server starts with the object as it is.
+	// No list is needed, nor the right to it.
+	request := client.Get().Namespace(name.Namespace).Resource(resource).VersionedParams(&metav1.ListOptions{
+		Watch: true, TimeoutSeconds: &seconds,
+		FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name.Name).String(),
+	}, metav1.ParameterCodec).MaxRetries(0)
+	begun := make(chan answer)
+	go func() {
+		w, err := request.Watch(ctx)
+		select {
+		case begun <- answer{w, err}:
+		case <-ctx.Done():
+			if err == nil {
+				w.Stop()
+			}
+		}
+	}()
+	return begun
 }
 
 // find returns an error where there is no object, or no answer.

@@ -1,8 +1,13 @@
 package kube
 
 import (
+	"context"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -66,16 +71,7 @@ func TestWatchSilence(t *testing.T) {
 				t.Fatal(err)
 			}
 			events := make(chan string, 100)
-			go Watch(t.Context(), client, "secrets", Name{"vpn", "home"}, func(e Event) {
-				switch {
-				case e.Err != nil:
-					events <- "lost"
-				case e.Object == nil:
-					events <- "none"
-				default:
-					events <- "object"
-				}
-			})
+			go Watch(t.Context(), client, "secrets", Name{"vpn", "home"}, tellInto(events))
 			if tc.asked != nil {
 				select {
 				case <-asked:
@@ -98,5 +94,135 @@ func TestWatchSilence(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// broken is a connection that ends as soon as something is read.
+type broken struct {
+	net.Conn
+	err error
+}
+
+func (c broken) Read([]byte) (int, error) { return 0, c.err }
+
+// An API that cannot be reached any more is told within seconds, however that
+// shows: client-go takes some of it for a watch that has nothing to say.
+func TestWatchUnreachable(t *testing.T) {
+	dialled := func(err error) error { return &net.OpError{Op: "dial", Net: "tcp", Err: err} }
+	cases := map[string]struct {
+		reason string
+		dial   func(context.Context, net.Conn) (net.Conn, error)
+	}{
+		"Refused": {"nobody listens", func(context.Context, net.Conn) (net.Conn, error) { return nil, dialled(syscall.ECONNREFUSED) }},
+		"Timeout": {"nobody answers, and the kernel gives up", func(context.Context, net.Conn) (net.Conn, error) { return nil, dialled(syscall.ETIMEDOUT) }},
+		"Silent":  {"nobody answers, and the kernel goes on", func(ctx context.Context, _ net.Conn) (net.Conn, error) { <-ctx.Done(); return nil, ctx.Err() }},
+		"Reset": {"the connection is reset", func(_ context.Context, c net.Conn) (net.Conn, error) {
+			return broken{c, dialled(syscall.ECONNRESET)}, nil
+		}},
+		"EOF": {"the connection is closed", func(_ context.Context, c net.Conn) (net.Conn, error) { return broken{c, io.EOF}, nil }},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			api := &kubetest.Server{}
+			api.Set("secrets", kubetest.Object{"kind": "Secret", "apiVersion": "v1", "metadata": map[string]any{"namespace": "vpn", "name": "home"}})
+			server := httptest.NewServer(api)
+			t.Cleanup(func() { server.CloseClientConnections(); api.HangUp(); server.Close() })
+			var away atomic.Bool
+			client, err := NewClientFor(&rest.Config{Host: server.URL, Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+				c, err := (&net.Dialer{}).DialContext(ctx, network, address)
+				if err != nil || !away.Load() {
+					return c, err
+				}
+				b, err := tc.dial(ctx, c)
+				if err != nil {
+					_ = c.Close()
+				}
+				return b, err
+			}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			events := make(chan string, 100)
+			go Watch(t.Context(), client, "secrets", Name{"vpn", "home"}, tellInto(events))
+			wants := func(want string) {
+				t.Helper()
+				select {
+				case got := <-events:
+					if got != want {
+						t.Fatalf("%s: got %q, want %q", tc.reason, got, want)
+					}
+				case <-time.After(minSilence + getTimeout + patience/2):
+					t.Fatalf("%s: got nothing, want %q", tc.reason, want)
+				}
+			}
+			wants("object")
+			away.Store(true)
+			api.HangUp()
+			server.CloseClientConnections()
+			wants("lost")
+			away.Store(false)
+			for event := "lost"; event == "lost"; {
+				select {
+				case event = <-events:
+				case <-time.After(minSilence + getTimeout + patience/2):
+					t.Fatalf("%s: it is back, and nobody says so", tc.reason)
+				}
+			}
+		})
+	}
+}
+
+// A watch ends every few minutes. One that had nothing to say is begun anew, and
+// that is all.
+func TestWatchQuiet(t *testing.T) {
+	t.Parallel()
+	var watches, gets atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Get("watch") == "" {
+			gets.Add(1)
+			(&kubetest.Server{}).ServeHTTP(w, r)
+			return
+		}
+		watches.Add(1)
+		w.Header().Set("Content-Type", "application/json")
+		_ = http.NewResponseController(w).Flush()
+		select {
+		case <-time.After(2 * minSilence):
+		case <-r.Context().Done():
+		}
+	}))
+	t.Cleanup(func() { server.CloseClientConnections(); server.Close() })
+	client, err := NewClientFor(&rest.Config{Host: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	events := make(chan string, 100)
+	go Watch(t.Context(), client, "secrets", Name{"vpn", "home"}, tellInto(events))
+	time.Sleep(7 * minSilence) // the fourth watch is one second old
+	if watches.Load() > 4 || gets.Load() > watches.Load() {
+		t.Errorf("want four watches, and one question in each, got %d and %d", watches.Load(), gets.Load())
+	}
+	if len(events) < 3 {
+		t.Errorf("want to be told in each watch that there is no object, got %d events", len(events))
+	}
+	for len(events) > 0 {
+		if got := <-events; got != "none" {
+			t.Errorf("there is no object: got %q", got)
+		}
+	}
+}
+
+// tellInto returns what tells each event by a word.
+func tellInto(events chan<- string) func(Event) {
+	return func(e Event) {
+		switch {
+		case e.Err != nil:
+			events <- "lost"
+		case e.Object == nil:
+			events <- "none"
+		default:
+			events <- "object"
+		}
 	}
 }

@@ -1,17 +1,23 @@
 package source
 
 import (
+	"context"
 	"errors"
 	"log/slog"
+	"net"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
 
 	"github.com/wireguardgateway/function-wireguard-gateway/agent/kube"
+	"github.com/wireguardgateway/function-wireguard-gateway/agent/kube/kubetest"
 	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
 )
 
@@ -142,4 +148,53 @@ func TestWatchMountedSecret(t *testing.T) {
 	if diff := cmp.Diff([]string{"one", "two"}, got); diff != "" {
 		t.Errorf("-want, +got:\n%s", diff)
 	}
+}
+
+// The file is used as soon as the API cannot be reached, also where nobody says
+// so: connecting only takes too long.
+func TestWatchUnreachableAPI(t *testing.T) {
+	api := &kubetest.Server{}
+	api.Set("secrets", kubetest.Object{
+		"kind": "Secret", "apiVersion": "v1", "metadata": map[string]any{"namespace": "vpn", "name": "home"},
+		"data": map[string]any{wireguard.ConfigKey: []byte("one")},
+	})
+	server := httptest.NewServer(api)
+	t.Cleanup(func() { server.CloseClientConnections(); api.HangUp(); server.Close() })
+	var away atomic.Bool
+	client, err := kube.NewClientFor(&rest.Config{Host: server.URL, Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+		if away.Load() {
+			return nil, &net.OpError{Op: "dial", Net: network, Err: os.ErrDeadlineExceeded}
+		}
+		return (&net.Dialer{}).DialContext(ctx, network, address)
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "config.json")
+	write := func(content string) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("zero")
+	updates := Watch(t.Context(), Options{File: path, Secret: kube.Name{Namespace: "vpn", Name: "home"}, Client: client}, slog.New(slog.DiscardHandler))
+	wants := func(want string) {
+		t.Helper()
+		select {
+		case u := <-updates:
+			if string(u.Data) != want {
+				t.Fatalf("want %q, got %q, %v", want, u.Data, u.Err)
+			}
+		case <-time.After(20 * time.Second):
+			t.Fatalf("want %q, got nothing", want)
+		}
+	}
+	wants("zero")
+	wants("one")
+	away.Store(true)
+	api.HangUp()
+	server.CloseClientConnections()
+	write("two")
+	wants("two")
 }
