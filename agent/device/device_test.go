@@ -23,11 +23,16 @@ type fake struct {
 	peers map[wgtypes.Key]*wgtypes.Peer
 	// fail and half are of the next write: nothing is taken of it, or all.
 	fail, half error
+	// unread is of each read.
+	unread error
 }
 
 func (f *fake) Close() error { return nil }
 
 func (f *fake) Device(string) (*wgtypes.Device, error) {
+	if f.unread != nil {
+		return nil, f.unread
+	}
 	d := &wgtypes.Device{}
 	for _, p := range f.peers {
 		d.Peers = append(d.Peers, *p)

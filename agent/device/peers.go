@@ -1,6 +1,7 @@
 package device
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"net"
@@ -35,22 +36,37 @@ type Changes struct {
 func (d *Device) Revoke(c *config.Config) (Changes, error) {
 	d.want = wanted(c.All())
 	if !d.known {
-		d.adopt()
+		if err := d.adopt(); err != nil {
+			return Changes{}, err
+		}
 	}
 	return d.revoke()
 }
 
-// adopt reads a device of the kernel that an earlier agent has left, so that
-// what it must no longer have goes as early as from one of our own.
-func (d *Device) adopt() {
-	link, err := netlink.LinkByName(d.name)
-	if err != nil || !ours(link) {
-		return
-	}
-	if read, err := d.client.Device(d.name); err == nil {
+// adopt reads a device that is there already, so that what it must no longer
+// have goes before the firewall changes: our own after a write that has failed,
+// or one of the kernel that an earlier agent has left. One that cannot be read
+// may have anything.
+func (d *Device) adopt() error {
+	if d.user == nil || d.user.gone() {
+		link, err := netlink.LinkByName(d.name)
+		if errors.As(err, &netlink.LinkNotFoundError{}) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("cannot look for %s: %w", d.name, err)
+		}
+		if !ours(link) {
+			return nil
+		}
 		d.index = link.Attrs().Index
-		d.learn(read)
 	}
+	read, err := d.client.Device(d.name)
+	if err != nil {
+		return fmt.Errorf("cannot read device %s: %w", d.name, err)
+	}
+	d.learn(read)
+	return nil
 }
 
 func (d *Device) revoke() (Changes, error) {
