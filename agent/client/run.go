@@ -36,7 +36,7 @@ const (
 	syncInterval = 30 * time.Second
 
 	// blindTime is how long the device may be there without answering, as
-	// happens when somebody deletes its control socket.
+	// happens when somebody moves its control socket.
 	blindTime = 5 * time.Second
 
 	// forgetAfter is longer than an answer is on its way.

@@ -53,6 +53,12 @@ func (d *Device) ensureLink(implementation string, mtu int) (netlink.Link, error
 func (d *Device) makeLink(implementation string, mtu int) (netlink.Link, error) {
 	d.known, d.complete = false, false
 	clear(d.waking)
+	if d.user != nil {
+		// It is about to end: its interface is gone already. Its socket has to be
+		// gone too.
+		d.user.close()
+		d.user = nil
+	}
 	if implementation != wireguard.ImplementationUserspace {
 		attributes := netlink.NewLinkAttrs()
 		attributes.Name, attributes.MTU = d.name, mtu

@@ -43,7 +43,7 @@ func newUserspace(name string, mtu int, log *slog.Logger) (*userspace, error) {
 		return nil, err
 	}
 	u := &userspace{device: d, socket: socket}
-	go u.serve()
+	go u.serve(log)
 	return u, nil
 }
 
@@ -64,10 +64,17 @@ func control(name string, listen func(string, *os.File) (net.Listener, error)) (
 	return socket, nil
 }
 
-func (u *userspace) serve() {
+// serve answers on the control socket. A device whose socket is gone, as where
+// somebody has deleted it, can be changed no more, so that it ends: with its
+// interface gone, a sync follows that makes it anew.
+func (u *userspace) serve(log *slog.Logger) {
 	for {
 		c, err := u.socket.Accept()
 		if err != nil {
+			if !u.gone() {
+				log.Warn("the control socket is gone, so the device is made anew", "error", err)
+				u.device.Close()
+			}
 			return
 		}
 		go u.device.IpcHandle(c)
@@ -85,7 +92,8 @@ func (u *userspace) gone() bool {
 	}
 }
 
+// close ends the device first, so that serve knows who has closed the socket.
 func (u *userspace) close() {
-	_ = u.socket.Close()
 	u.device.Close()
+	_ = u.socket.Close()
 }

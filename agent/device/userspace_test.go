@@ -2,12 +2,15 @@ package device
 
 import (
 	"errors"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 	"golang.zx2c4.com/wireguard/conn"
 	wgdevice "golang.zx2c4.com/wireguard/device"
@@ -16,6 +19,8 @@ import (
 	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
 
 	"github.com/wireguardgateway/function-wireguard-gateway/agent/config"
+	"github.com/wireguardgateway/function-wireguard-gateway/test/netns"
+	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
 )
 
 // A failure to listen is over when its cause is.
@@ -82,5 +87,109 @@ func TestRevokeAfterFailure(t *testing.T) {
 				t.Errorf("%s: got %v, with %d peers on the device", tc.reason, err, len(f.peers))
 			}
 		})
+	}
+}
+
+// A device that cannot be changed any more ends, and the next sync makes it
+// anew.
+func TestControlSocketGone(t *testing.T) {
+	const name = "test-gone"
+	path := filepath.Join(controlSockets, name+".sock")
+	cases := map[string]struct {
+		reason string
+		event  func() error
+	}{
+		"Deleted": {"nobody finds the socket any more", func() error { return os.Remove(path) }},
+		"Touched": {"the listener takes it for deleted", func() error { return os.Chmod(path, 0o644) }},
+		"Interface": {"with the interface all is gone", func() error {
+			link, err := netlink.LinkByName(name)
+			if err != nil {
+				return err
+			}
+			return netlink.LinkDel(link)
+		}},
+	}
+	for testName, tc := range cases {
+		t.Run(testName, func(t *testing.T) {
+			netns.Enter(t)
+			if unix.Access("/dev/net/tun", unix.W_OK) != nil {
+				t.Skip("needs TUN devices")
+			}
+			d, err := Open(name, filepath.Join(t.TempDir(), "endpoints.json"), slog.New(slog.DiscardHandler))
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(d.Close)
+			c := one("")
+			c.Implementation = wireguard.ImplementationUserspace
+			sync := func() {
+				t.Helper()
+				if _, err := d.Revoke(c); err != nil {
+					t.Fatal(err)
+				}
+				if err := d.Ensure(c, 1420); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := d.Grant(c, time.Now()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			sync()
+			before := d.user
+			if err := tc.event(); err != nil {
+				t.Fatal(err)
+			}
+			select {
+			case <-before.device.Wait():
+			case <-time.After(5 * time.Second):
+				t.Fatalf("%s: the device goes on", tc.reason)
+			}
+			if _, err := netlink.LinkByName(name); !errors.As(err, &netlink.LinkNotFoundError{}) {
+				t.Errorf("%s: want its interface to be gone, which brings the sync, got %v", tc.reason, err)
+			}
+			sync()
+			read, err := d.client.Device(name)
+			if err != nil || len(read.Peers) != 1 {
+				t.Errorf("%s: want it with its peer again, got %+v, %v", tc.reason, read, err)
+			}
+		})
+	}
+}
+
+// An interface is gone a moment before its device has ended.
+func TestEnsureWhileEnding(t *testing.T) {
+	netns.Enter(t)
+	if unix.Access("/dev/net/tun", unix.W_OK) != nil {
+		t.Skip("needs TUN devices")
+	}
+	d, err := Open("test-ending", "", slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(d.Close)
+	c := one("")
+	c.Implementation = wireguard.ImplementationUserspace
+	if err := d.Ensure(c, 1420); err != nil {
+		t.Fatal(err)
+	}
+	// It ends, and waits for somebody who writes to it.
+	stuck, err := net.Dial("unix", filepath.Join(controlSockets, "test-ending.sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stuck.Write([]byte("set=1\n")); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(100 * time.Millisecond)
+	link, err := netlink.LinkByName("test-ending")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := netlink.LinkDel(link); err != nil {
+		t.Fatal(err)
+	}
+	time.AfterFunc(300*time.Millisecond, func() { _ = stuck.Close() })
+	if err := d.Ensure(c, 1420); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -425,7 +425,7 @@ func TestBlind(t *testing.T) {
 	w := newWorld(t)
 	s := up(t, w, enrolment())
 	w.leaks.reset()
-	w.app.Run("rm /run/wireguard/wgc0.sock")
+	w.app.Run("mv /run/wireguard/wgc0.sock /run/wireguard/moved.sock")
 	select {
 	case <-s.Done:
 	case <-time.After(limit):
@@ -437,6 +437,22 @@ func TestBlind(t *testing.T) {
 	w.startSidecar().waitReady()
 	w.expectSeen("another process", seenGateway4, gateway6)
 	w.expectNoLeak("a device that does not answer")
+}
+
+// A device whose control socket somebody has deleted is made anew.
+func TestControlSocketDeleted(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	s := up(t, w, enrolment())
+	w.leaks.reset()
+	w.app.Run("rm /run/wireguard/wgc0.sock")
+	netns.WaitFor(t, limit, "another device", func() error {
+		_, err := w.app.Try("ls", "/run/wireguard/wgc0.sock")
+		return err
+	})
+	s.waitReady()
+	w.expectSeen("another device", seenGateway4, gateway6)
+	w.expectNoLeak("a device without control socket")
 }
 
 // A search domain of the pod may know any name. The gateway's is not looked for

@@ -3,6 +3,7 @@ package dataplane
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -113,6 +114,25 @@ func TestDrift(t *testing.T) {
 		})
 	}
 	a.waitReady(on)
+}
+
+// A device whose control socket somebody has deleted can be changed no more. It
+// is made anew, and serves those whom it has served and who come next.
+func TestControlSocketDeleted(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.server.echo(443)
+	first, second := w.client(1), w.client(2)
+	a := w.startAgent(configWith(first.peer))
+	works := map[string]bool{"tcp " + server4 + " 443": true}
+	first.up()
+	first.expect(t, "before", works)
+	time.Sleep(1500 * time.Millisecond) // for the agent to see where the client is
+	w.gateway.Run("rm /run/wireguard/wg0.sock")
+	a.apply(configWith(first.peer, second.peer))
+	second.up()
+	second.expect(t, "one that comes after", works)
+	first.expect(t, "one from before", works)
 }
 
 // A device of somebody else that has our name is left alone.
