@@ -42,7 +42,6 @@ const (
 	podShare    = 3
 
 	minRetry, maxRetry = 500 * time.Millisecond, 30 * time.Second
-	resolveTimeout     = 10 * time.Second
 )
 
 // gateway is the agent's state. One goroutine runs it, so that nothing here
@@ -285,15 +284,14 @@ func (g *gateway) check(ctx context.Context) {
 }
 
 func (g *gateway) resolve(ctx context.Context, names map[wgtypes.Key]string, resolved chan<- map[wgtypes.Key]device.Resolved) {
-	lookup, cancel := context.WithTimeout(ctx, resolveTimeout)
-	defer cancel()
-	endpoints, err := device.Resolve(lookup, names)
+	err := device.Resolve(ctx, names, func(endpoints map[wgtypes.Key]device.Resolved) {
+		select {
+		case resolved <- endpoints:
+		case <-ctx.Done():
+		}
+	})
 	if err != nil && ctx.Err() == nil {
 		g.log.Warn("cannot resolve endpoints", "error", err)
-	}
-	select {
-	case resolved <- endpoints:
-	case <-ctx.Done():
 	}
 }
 

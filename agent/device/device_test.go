@@ -266,7 +266,10 @@ func TestObserveAfterFailure(t *testing.T) {
 		}},
 		"Settle": {"a keepalive could not be set back", func(p *process) error {
 			p.fake.peers[key(1)].LastHandshakeTime = p.now
-			_, err := p.Observe(p.now)
+			o, err := p.Observe(p.now)
+			if err := p.SetEndpoints(resolve(o.Due)); err != nil {
+				p.t.Fatal(err)
+			}
 			return err
 		}},
 	}

@@ -2,9 +2,12 @@ package device
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
+	"strings"
+	"sync"
 	"time"
 
 	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
@@ -19,13 +22,23 @@ const (
 
 	// redial is how often a name is looked up for a peer that does not answer.
 	redial = 30 * time.Second
+
+	// lookupTime is how long a name may take, in which name servers are asked
+	// twice. maxLookups are made at a time: whoever writes a peer chooses a name,
+	// and it may be one that nobody answers for.
+	lookupTime = 10 * time.Second
+	maxLookups = 100
 )
+
+// lookups has an element for each name that is being looked up.
+var lookups = make(chan struct{}, maxLookups)
 
 // dial is a peer that the gateway calls, by the endpoint in its configuration.
 type dial struct {
 	endpoint string
 	literal  bool // an address and port, no name
 	tried    time.Time
+	pending  bool // it is being looked up
 
 	// changed tells that the device has an address of what was configured before
 	// this name, which is looked up whether the peer answers there or not.
@@ -102,7 +115,8 @@ func (d *Device) configured(k wgtypes.Key) string {
 // due returns the endpoints that have to be looked up now: of peers that have no
 // address yet, or that of another name, or have not answered for so long that
 // their name may point elsewhere by now. A configured address does not change,
-// so that it is due only where nobody knows whether it was ever set.
+// so that it is due only where nobody knows whether it was ever set. None is due
+// again before SetEndpoints was told what became of it.
 func (d *Device) due(read *wgtypes.Device, now time.Time) map[wgtypes.Key]string {
 	if len(d.dials) == 0 {
 		return nil
@@ -119,43 +133,90 @@ func (d *Device) due(read *wgtypes.Device, now time.Time) map[wgtypes.Key]string
 		if dl.unsure && p.LastHandshakeTime.After(dl.since) {
 			dl.unsure = false
 		}
-		if now.Sub(dl.tried) < redial {
+		if dl.pending || now.Sub(dl.tried) < redial {
 			continue
 		}
 		silent := now.Sub(p.LastHandshakeTime) > stale
 		if p.Endpoint == nil || dl.changed || silent && (dl.unsure || !dl.literal) {
-			dl.tried = now
+			dl.tried, dl.pending = now, true
 			out[p.PublicKey] = dl.endpoint
 		}
 	}
 	return out
 }
 
-// Resolved is an endpoint of the configuration, and its address.
+// Resolved is an endpoint of the configuration, and its address, or the reason
+// why there is none.
 type Resolved struct {
 	Endpoint string
 	Address  netip.AddrPort
+	Err      error
 }
 
-// Resolve looks up endpoints. It is slow, and safe to call beside everything
-// else. The error is of the last one that failed; the others are returned.
-func Resolve(ctx context.Context, endpoints map[wgtypes.Key]string) (map[wgtypes.Key]Resolved, error) {
-	out := map[wgtypes.Key]Resolved{}
-	var failure error
+// Resolve looks up endpoints, and tells each as soon as it is known: a slow one
+// holds up no other. It is safe to call beside everything else, and tells from
+// several goroutines. It returns once all are told, with the error of the last
+// one that failed.
+func Resolve(ctx context.Context, endpoints map[wgtypes.Key]string, tell func(map[wgtypes.Key]Resolved)) error {
+	failures := make(chan error, len(endpoints))
+	var all sync.WaitGroup
 	for k, e := range endpoints {
-		a, err := net.DefaultResolver.LookupNetIP(ctx, "ip", hostOf(e))
-		if err != nil || len(a) == 0 {
-			failure = fmt.Errorf("cannot resolve endpoint %s: %w", e, err)
-			continue
-		}
-		port, err := net.DefaultResolver.LookupPort(ctx, "udp", portOf(e))
-		if err != nil {
-			failure = fmt.Errorf("cannot resolve endpoint %s: %w", e, err)
-			continue
-		}
-		out[k] = Resolved{Endpoint: e, Address: netip.AddrPortFrom(a[0].Unmap(), uint16(port))}
+		all.Go(func() {
+			r := Resolved{Endpoint: e}
+			if r.Address, r.Err = resolveOne(ctx, e); r.Err != nil {
+				r.Err = fmt.Errorf("cannot resolve endpoint %s: %w", e, r.Err)
+				failures <- r.Err
+			}
+			tell(map[wgtypes.Key]Resolved{k: r})
+		})
 	}
-	return out, failure
+	all.Wait()
+	close(failures)
+	var last error
+	for err := range failures {
+		last = err
+	}
+	return last
+}
+
+func resolveOne(ctx context.Context, endpoint string) (netip.AddrPort, error) {
+	select {
+	case lookups <- struct{}{}:
+		defer func() { <-lookups }()
+	case <-ctx.Done():
+		return netip.AddrPort{}, ctx.Err()
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookupTime)
+	defer cancel()
+	address, err := lookup(ctx, hostOf(endpoint), net.DefaultResolver.LookupNetIP)
+	if err != nil {
+		return netip.AddrPort{}, err
+	}
+	port, err := net.DefaultResolver.LookupPort(ctx, "udp", portOf(endpoint))
+	return netip.AddrPortFrom(address, uint16(port)), err
+}
+
+// lookup returns the address of a host. A name with a dot is taken for a whole
+// one first: the search domains of the pod may know any name.
+func lookup(ctx context.Context, host string, ask func(ctx context.Context, network, host string) ([]netip.Addr, error)) (netip.Addr, error) {
+	if a, err := netip.ParseAddr(host); err == nil {
+		return a.Unmap(), nil
+	}
+	names := []string{host}
+	if strings.Contains(host, ".") && !strings.HasSuffix(host, ".") {
+		names = []string{host + ".", host}
+	}
+	var err error
+	for _, name := range names {
+		var found []netip.Addr
+		if found, err = ask(ctx, "ip", name); err == nil {
+			return found[0].Unmap(), nil
+		}
+		if reason := new(net.DNSError); !errors.As(err, &reason) || !reason.IsNotFound {
+			break
+		}
+	}
+	return netip.Addr{}, err
 }
 
 func hostOf(endpoint string) string {
@@ -168,12 +229,17 @@ func portOf(endpoint string) string {
 	return port
 }
 
-// SetEndpoints sets what Resolve has found, for peers that are still there and
-// have no other endpoint by now.
+// SetEndpoints takes what Resolve has told: it sets addresses of peers that are
+// still there and have no other endpoint by now.
 func (d *Device) SetEndpoints(found map[wgtypes.Key]Resolved) error {
 	var changes []wgtypes.PeerConfig
 	for k, r := range found {
-		if _, there := d.have[k]; there && d.dials[k] != nil && d.dials[k].endpoint == r.Endpoint {
+		dl := d.dials[k]
+		if dl == nil || dl.endpoint != r.Endpoint {
+			continue
+		}
+		dl.pending = false
+		if _, there := d.have[k]; there && r.Err == nil {
 			changes = append(changes, wgtypes.PeerConfig{PublicKey: k, UpdateOnly: true, Endpoint: net.UDPAddrFromAddrPort(r.Address)})
 		}
 	}
