@@ -20,6 +20,7 @@ import (
 
 // fake is a device in memory.
 type fake struct {
+	key   wgtypes.Key
 	peers map[wgtypes.Key]*wgtypes.Peer
 	// fail and half are of the next write: nothing is taken of it, or all.
 	fail, half error
@@ -33,7 +34,7 @@ func (f *fake) Device(string) (*wgtypes.Device, error) {
 	if f.unread != nil {
 		return nil, f.unread
 	}
-	d := &wgtypes.Device{}
+	d := &wgtypes.Device{PrivateKey: f.key}
 	for _, p := range f.peers {
 		d.Peers = append(d.Peers, *p)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
 
 	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
 )
@@ -25,6 +26,17 @@ func ours(link netlink.Link) bool {
 	return link.Type() == kindWireGuard && link.Attrs().Alias == alias
 }
 
+// unmarked tells whether a device of the kernel is what is left of an agent that
+// was killed between making and marking it, which the kernel does not do in one
+// step. Nobody has given it anything yet.
+func (d *Device) unmarked(link netlink.Link) bool {
+	if link.Type() != kindWireGuard || link.Attrs().Alias != "" || isUp(link) {
+		return false
+	}
+	read, err := d.client.Device(d.name)
+	return err == nil && read.PrivateKey == wgtypes.Key{} && len(read.Peers) == 0
+}
+
 // ensureLink returns the device's link, and makes it where there is none. A
 // device of the kernel that an earlier agent made is adopted as it is.
 func (d *Device) ensureLink(implementation string, mtu int) (netlink.Link, error) {
@@ -33,6 +45,11 @@ func (d *Device) ensureLink(implementation string, mtu int) (netlink.Link, error
 		d.user, d.known = nil, false
 	}
 	link, err := netlink.LinkByName(d.name)
+	if err == nil && d.unmarked(link) {
+		if link, err = d.mark(); err != nil {
+			return nil, err
+		}
+	}
 	switch {
 	case err == nil && d.user != nil:
 		return link, nil
@@ -82,7 +99,7 @@ func (d *Device) makeLink(implementation string, mtu int) (netlink.Link, error) 
 	return netlink.LinkByName(d.name)
 }
 
-// mark makes the new link known as ours.
+// mark makes the link known as ours.
 func (d *Device) mark() (netlink.Link, error) {
 	link, err := netlink.LinkByName(d.name)
 	if err != nil {
@@ -93,6 +110,7 @@ func (d *Device) mark() (netlink.Link, error) {
 		_ = netlink.LinkDel(link)
 		return nil, fmt.Errorf("cannot mark %s: %w", d.name, err)
 	}
+	link.Attrs().Alias = alias
 	return link, nil
 }
 
