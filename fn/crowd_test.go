@@ -39,6 +39,14 @@ func TestWireguardPeersFitTheGateway(t *testing.T) {
 		return b.String()
 	}
 	long := func(s string, n int) string { return s + strings.Repeat("-", 39-len(s)-4) + fmt.Sprintf("%04d", n) }
+	plain := func(n int) string {
+		var b strings.Builder
+		b.WriteString("peers:\n")
+		for i := range n {
+			fmt.Fprintf(&b, "- {name: %s}\n", long("inline", i))
+		}
+		return b.String()
+	}
 	rules := func(n int) string {
 		var rs []string
 		for k := range n {
@@ -60,8 +68,8 @@ func TestWireguardPeersFitTheGateway(t *testing.T) {
 		reason string
 		spec   string
 		peers  int
-		client func(i int) string
-		served int // of the WireguardPeers, at least
+		client func(i int) string // nil where they are pods
+		served int                // of the WireguardPeers, at least
 		inline int
 	}{
 		"Response": {
@@ -91,13 +99,7 @@ func TestWireguardPeersFitTheGateway(t *testing.T) {
 		},
 		"Configuration": {
 			reason: "the configuration has the addresses of all, whether they are on the device or not",
-			spec: open + "peers:\n" + func() string {
-				var b strings.Builder
-				for i := range 1200 {
-					fmt.Fprintf(&b, "- {name: %s}\n", long("inline", i))
-				}
-				return b.String()
-			}(), inline: 1200,
+			spec:   open + plain(1200), inline: 1200,
 			peers: 1000, client: func(i int) string { return rules(8) + fmt.Sprintf(", disabled: %t", i%2 == 0) }, served: 100,
 		},
 		"QRCodes": {
@@ -113,29 +115,35 @@ func TestWireguardPeersFitTheGateway(t *testing.T) {
 		},
 		"Owner": {
 			reason: "the owner's peers alone are nearly all that fits",
-			spec: open + "peers:\n" + func() string {
-				var b strings.Builder
-				for i := range 1700 {
-					fmt.Fprintf(&b, "- {name: %s}\n", long("inline", i))
-				}
-				return b.String()
-			}(), inline: 1700,
+			spec:   open + plain(1700), inline: 1700,
 			peers: 1000, client: func(int) string { return rules(8) },
+		},
+		"OwnerAndPods": {
+			reason: "pods that find no room have no entry in the status either",
+			spec:   open + plain(2050), inline: 2050,
+			peers: 1000,
 		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, tc.spec)
 			c := &crowd{world: w, f: New(logging.NewNopLogger(), WithClock(func() time.Time { return time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC) }))}
+			attach := func(namespace, name string, i int) {
+				if tc.client == nil {
+					c.attachPods(t, namespace, name)
+					return
+				}
+				c.attach(t, namespace, name, tc.client(i))
+			}
 			for i := range tc.peers {
-				c.attach(t, strings.Repeat("n", 63), long("peer", i), tc.client(i))
+				attach(strings.Repeat("n", 63), long("peer", i), i)
 			}
 			rsp := c.run(t)
 			c.check(t, rsp, tc.spec, tc.inline, tc.served)
 			before := c.statesIn(rsp)
 			// Who sorts first and comes later displaces nobody.
 			for i := range 40 {
-				c.attach(t, "aaa", long("later", i), tc.client(2000+i))
+				attach("aaa", long("later", i), 2000+i)
 			}
 			rsp = c.run(t)
 			c.check(t, rsp, tc.spec, tc.inline, tc.served)
@@ -170,15 +178,25 @@ func (c *crowd) attach(t *testing.T, namespace, name, client string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	c.attachSettings(t, namespace, name, b)
+}
+
+func (c *crowd) attachPods(t *testing.T, namespace, name string) {
+	t.Helper()
+	c.attachSettings(t, namespace, name, []byte(`{"pods":true}`))
+}
+
+func (c *crowd) attachSettings(t *testing.T, namespace, name string, settings []byte) {
+	t.Helper()
 	uid := namespace + "-" + name
-	mac := wireguard.Attachment{Gateway: "vpn/home", Namespace: namespace, Name: name, UID: uid, Client: b}.MAC(crowdSeed.AttachmentKey())
+	mac := wireguard.Attachment{Gateway: "vpn/home", Namespace: namespace, Name: name, UID: uid, Client: settings}.MAC(crowdSeed.AttachmentKey())
 	c.attachments = append(c.attachments, &fnv1.Resource{Resource: toStruct(t, map[string]any{
 		"apiVersion": "v1", "kind": "ConfigMap",
 		"metadata": map[string]any{
 			"namespace": namespace, "name": name + "-wireguard.attachment",
 			"ownerReferences": []any{map[string]any{"apiVersion": "wireguardgateway.io/v1alpha1", "kind": "WireguardPeer", "name": name, "uid": uid, "controller": true}},
 		},
-		"data": map[string]any{"client.json": string(b), "uid": uid, "mac": mac},
+		"data": map[string]any{"client.json": string(settings), "uid": uid, "mac": mac},
 	})})
 }
 

@@ -27,6 +27,9 @@ type PodClass struct {
 func (c *PodClass) ID() string { return id(c.Namespace, c.Name) }
 
 func (c *PodClass) reject(reason, message string) {
+	if c.State == v1alpha1.PeerRejected {
+		return
+	}
 	c.State, c.Reason, c.Message = v1alpha1.PeerRejected, reason, message
 }
 

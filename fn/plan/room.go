@@ -344,13 +344,14 @@ func (g *Gateway) asking(in *Inputs, before before, duplicates []Peer, repeated 
 	return all
 }
 
+// askingPods is what a class of pods asks for. It has no address to keep, so it
+// holds nothing.
 func askingPods(c *PodClass, before before) asking {
-	a := asking{id: c.ID(), rank: rankNew, need: entry, held: entry, holds: true, reject: func(string, string) {}}
+	a := asking{id: c.ID(), rank: rankNew, need: entry, reject: c.reject}
 	if c.State == v1alpha1.PeerActive {
 		a.size = size(c.PodClass)
 		a.need = withConfig(entry, a.size)
 		a.rank = before.rank(a.id, a.size)
-		a.reject = c.reject
 	}
 	return a
 }
