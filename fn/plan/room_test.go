@@ -16,12 +16,8 @@ import (
 
 // The Secret that the agent reads holds 1 MiB. WireguardPeers cannot fill it.
 func TestAttachedFitTheSecret(t *testing.T) {
-	var own strings.Builder
-	for i := range 32 {
-		fmt.Fprintf(&own, "{action: Accept, to: {ports: [%s]}},", portList(i+1, 32))
-	}
 	in := inputs(t, longLimits())
-	in.Attachments = []corev1.ConfigMap{attachedTo(t, "aaa", "greedy", "access: ["+own.String()+"]")}
+	in.Attachments = []corev1.ConfigMap{attachedTo(t, "aaa", "greedy", longAccess())}
 	if diff := cmp.Diff([]string{"aaa/greedy Rejected TooLarge"}, summary(planned(t, in))); diff != "" {
 		t.Errorf("one peer: -want, +got:\n%s", diff)
 	}
@@ -43,12 +39,8 @@ func TestTooLargeKeepsItsAddress(t *testing.T) {
 	in.Attachments = []corev1.ConfigMap{attachedTo(t, "web", "old", "{}")}
 	g := planned(t, in)
 	want := g.Reservations["web/old"]
-	var own strings.Builder
-	for i := range 32 {
-		fmt.Fprintf(&own, "{action: Accept, to: {ports: [%s]}},", portList(i+1, 32))
-	}
 	in.Status, in.ObservedConfig = statusOf(g), configOf(t, g)
-	in.Attachments = []corev1.ConfigMap{attachedTo(t, "web", "old", "access: ["+own.String()+"]"), attachedTo(t, "web", "new", "access: ["+own.String()+"]")}
+	in.Attachments = []corev1.ConfigMap{attachedTo(t, "web", "old", longAccess()), attachedTo(t, "web", "new", longAccess())}
 	g = planned(t, in)
 	if diff := cmp.Diff([]string{"web/new Rejected TooLarge", "web/old Rejected TooLarge"}, summary(g)); diff != "" {
 		t.Errorf("-want, +got:\n%s", diff)
@@ -100,6 +92,45 @@ func longLimits() string {
 	return "peerCIDR: 10.8.0.0/16\nallowedPeerNamespaces: {from: All, limits: {access: [" + limits.String() + "]}}"
 }
 
+// longAccess are access rules of a peer that are too many within those limits.
+func longAccess() string {
+	var own strings.Builder
+	for i := range 32 {
+		fmt.Fprintf(&own, "{action: Accept, to: {ports: [%s]}},", portList(i+1, 32))
+	}
+	return "access: [" + own.String() + "]"
+}
+
+func portList(first, n int) string {
+	s := make([]string, n)
+	for i := range s {
+		s[i] = fmt.Sprintf("\"%d-%d\"", 1000+(first+i)*100, 1000+(first+i)*100+90)
+	}
+	return strings.Join(s, ",")
+}
+
+// fullOf is a gateway with those limits that has no room for one more, and its
+// inputs. The class of pods web/crawler, web/phone and web/z00 to web/z49 are
+// attached to it.
+func fullOf(t *testing.T) (Inputs, *Gateway) {
+	t.Helper()
+	in := inputs(t, longLimits())
+	in.Attachments = []corev1.ConfigMap{podsAttachedTo(t, "web", "crawler"), attachedTo(t, "web", "phone", "{}")}
+	for i := range 50 {
+		in.Attachments = append(in.Attachments, attachedTo(t, "web", fmt.Sprintf("z%02d", i), "{}"))
+	}
+	g := planned(t, in)
+	if why := g.Rejected(); len(why) > 0 {
+		t.Fatal(why)
+	}
+	return in, g
+}
+
+// rejected are the peers and classes of pods that are not served.
+func rejected(g *Gateway) []string {
+	return slices.DeleteFunc(append(summary(g), classes(g)...), func(s string) bool { return strings.HasSuffix(s, " Active") })
+}
+
 // expectFull plans a gateway again with more in the namespace aaa than a Secret
 // holds. It is full then, and who was there stays, although aaa sorts first.
 func expectFull(t *testing.T, in Inputs, g *Gateway) {
@@ -123,7 +154,7 @@ func expectFull(t *testing.T, in Inputs, g *Gateway) {
 // Who is in a full configuration keeps its room from those that wait for some.
 func TestRoomStays(t *testing.T) {
 	const (
-		// As much as its limits once more.
+		// As much as its limits twice more, which is past 32 KiB.
 		twice = `{access: [{action: Accept, to: {ports: ["1-65534"]}}, {action: Accept, to: {ports: ["1-65535"]}}]}`
 		later = `{expiresAt: "2027-01-01T00:00:00Z"}`
 	)
@@ -141,17 +172,10 @@ func TestRoomStays(t *testing.T) {
 			reason: "so it does where nobody knows that it is more", phone: later, lost: []byte{}, want: []string{"aaa/new Rejected TooLarge"},
 		},
 		"GrowsTooMuch": {
-			reason: "who asks for more than there is loses what it had, and nobody else does", phone: twice, want: []string{"web/phone Rejected TooLarge"},
+			reason: "who asks for more than one peer may be loses what it had, and nobody else does", phone: twice, want: []string{"web/phone Rejected TooLarge"},
 		},
 	}
-	full := inputs(t, longLimits())
-	full.Attachments = []corev1.ConfigMap{podsAttachedTo(t, "web", "crawler"), attachedTo(t, "web", "phone", "{}")}
-	for i := range 60 {
-		full.Attachments = append(full.Attachments, attachedTo(t, "web", fmt.Sprintf("z%02d", i), "{}"))
-	}
-	// Those that find no room go.
-	full.Attachments = full.Attachments[:len(full.Attachments)-len(planned(t, full).Rejected())]
-	before := planned(t, full)
+	full, before := fullOf(t)
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			in := full
@@ -162,21 +186,42 @@ func TestRoomStays(t *testing.T) {
 			in.Attachments = append(slices.Clone(full.Attachments), attachedTo(t, "aaa", "new", "{}"))
 			in.Attachments[1] = attachedTo(t, "web", "phone", tc.phone)
 
-			g := planned(t, in)
-			got := slices.DeleteFunc(append(summary(g), classes(g)...), func(s string) bool { return strings.HasSuffix(s, " Active") })
-			if diff := cmp.Diff(tc.want, got); diff != "" {
+			if diff := cmp.Diff(tc.want, rejected(planned(t, in))); diff != "" {
 				t.Errorf("%s: rejected: -want, +got:\n%s", tc.reason, diff)
 			}
 		})
 	}
 }
 
-func portList(first, n int) string {
-	s := make([]string, n)
-	for i := range s {
-		s[i] = fmt.Sprintf("\"%d-%d\"", 1000+(first+i)*100, 1000+(first+i)*100+90)
+// Peers that are served may grow, but not without end. Those that find no room
+// leave theirs to the others.
+func TestGrowthIsBounded(t *testing.T) {
+	const (
+		growing = 20
+		// Each then takes 28.5 KiB. The 32 others have 466 KiB, so that 16 of those
+		// that grow fit the 768 KiB of all and the 160 KiB that are added.
+		fit = 16
+		// As much as its limits once more, with a reject at the end of each.
+		more = `{access: [{action: Accept, to: {ports: ["1-65534"]}}]}`
+	)
+	in, g := fullOf(t)
+	var want []string
+	for i := range growing {
+		name := fmt.Sprintf("z%02d", i)
+		in.Attachments[2+i] = attachedTo(t, "web", name, more)
+		if i >= fit {
+			want = append(want, "web/"+name+" Rejected TooLarge")
+		}
 	}
-	return strings.Join(s, ",")
+	in.Attachments = append(in.Attachments, attachedTo(t, "aaa", "new", "{}"))
+	want = append([]string{"aaa/new Rejected TooLarge"}, want...)
+	for _, when := range []string{"they grow", "nothing happens"} {
+		in.Status, in.ObservedConfig = statusOf(g), configOf(t, g)
+		g = planned(t, in)
+		if diff := cmp.Diff(want, rejected(g)); diff != "" {
+			t.Errorf("%s: rejected: -want, +got:\n%s", when, diff)
+		}
+	}
 }
 
 func TestAttachedAreBounded(t *testing.T) {
