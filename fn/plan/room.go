@@ -2,7 +2,6 @@ package plan
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -10,58 +9,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/wireguardgateway/function-wireguard-gateway/api/v1alpha1"
-	"github.com/wireguardgateway/function-wireguard-gateway/fn/spec"
-	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
 )
 
 // ConditionSpecValid is the condition that more than fits makes false.
 const ConditionSpecValid = "SpecValid"
-
-// What a gateway may be, in bytes. Where the owner's own peers are more, it is
-// refused.
-const (
-	// MaxResponse is what Crossplane's gRPC client accepts, less some room for the
-	// conditions.
-	MaxResponse = 4<<20 - 64<<10
-	// MaxObject is what etcd takes in one request, less some room for what others
-	// write into the gateway.
-	MaxObject = 3<<19 - 64<<10
-)
-
-// MaxQRCode is how many bytes the largest QR code holds at the lowest level of
-// error correction (ISO/IEC 18004). A longer configuration gets none.
-const MaxQRCode = 2953
-
-// What WireguardPeers may take of a gateway, as long as its owner's peers leave
-// it. Without bounds, those of one namespace could stop it for everybody.
-const (
-	// maxAttached is how many WireguardPeers a gateway looks at.
-	maxAttached = 1000
-	// maxAttachedRoutes is how many routes they may announce together, whoever of
-	// them is on the device: all are in the status, and in narrow configurations.
-	maxAttachedRoutes = 1000
-	// maxRejectedSize is what is kept for the entries in the status of those that
-	// find no room, so that they are told, in bytes.
-	maxRejectedSize = 128 << 10
-	// maxPeerSize is how much of the configuration one of them may be, in bytes.
-	maxPeerSize = 32 << 10
-	// maxPeersSize is how much of the configuration all peers together may be
-	// before WireguardPeers find no room any more, in bytes.
-	maxPeersSize = 768 << 10
-	// servedSize comes to it for those that are served and ask for no more: what
-	// is not measured is bounded from above, and they did fit.
-	servedSize = 160 << 10
-)
-
-// Upper bounds of what is not measured, in bytes.
-const (
-	entrySize     = 1 << 10   // a WireguardPeer in the status, without routes: its messages are short
-	inlineSize    = 400       // an inline peer in the status, without names and routes
-	secretSize    = 400       // its Secret, without names and configurations
-	fixedSize     = 128 << 10 // the objects that every gateway has, beside what its spec says
-	minQRCode     = 4500      // a QR code, as an image and drawn, to which comes
-	qrCodePerByte = 28        // what each byte of its text adds
-)
 
 // need is what a peer takes of a gateway, or what a gateway has left.
 type need struct {
@@ -131,83 +82,6 @@ func (g *Gateway) room(in *Inputs) room {
 	r.kept = need{object: maxRejectedSize + min(r.object, 0), response: maxRejectedSize + min(r.response, 0)}
 	return r
 }
-
-// inline takes what an inline peer needs.
-func (g *Gateway) inline(p *Peer, sites []site, r *room) {
-	config := g.reservationSize(p)
-	if p.State == v1alpha1.PeerActive {
-		config += deviceSize(p.device()) + g.addressesSize()
-	}
-	names := len(p.Namespace) + 2*len(p.Name) + len(g.Name)
-	status := inlineSize + names + textSize(p.Routes)
-	r.config -= config
-	r.object -= status
-	r.response -= status + inBase64(config)
-	if p.State == v1alpha1.PeerRejected {
-		return
-	}
-	g.configure(p, sites)
-	// A direct endpoint that is not known yet may come.
-	direct := len(g.ClientConfig(p, cmp.Or(p.Direct, g.Endpoints.Internal.String())).String()) + g.addressesSize()
-	secret, copies := direct+len(g.ClientConfig(p, g.Endpoints.Internal.String()).String())+g.addressesSize(), 2
-	if g.Tunnel != nil {
-		secret, copies = secret+len(g.TunnelConfig(p).String())+g.addressesSize(), copies+1
-	}
-	if p.QRCode && direct-g.addressesSize() <= MaxQRCode {
-		secret, copies = secret+minQRCode+qrCodePerByte*direct, copies+qrCodePerByte
-	}
-	r.response -= secretSize + 2*names + inBase64(secret)
-	if !g.grows(p) {
-		return
-	}
-	r.repeated += copies
-	r.narrow = min(r.narrow, max(0, corev1.MaxSecretSize-secret)/copies)
-	if p.QRCode && direct <= MaxQRCode {
-		r.qrCode = min(r.qrCode, MaxQRCode-direct)
-	}
-}
-
-// grows tells whether routes of WireguardPeers come to the configurations of the
-// peer.
-func (g *Gateway) grows(p *Peer) bool {
-	return g.PeerToPeer && len(p.Peer.AllowedIPs) > 0 &&
-		!containsAll(p.Peer.AllowedIPs, g.Consent.Limits.Routes)
-}
-
-func containsAll(outer, inner []netip.Prefix) bool {
-	within := spec.Limits{Routes: outer}.Within
-	return !slices.ContainsFunc(inner, func(n netip.Prefix) bool { return !within(n) })
-}
-
-// reservationSize is how much of the configuration the addresses of a peer are
-// that is not on the device.
-func (g *Gateway) reservationSize(p *Peer) int {
-	return len(p.ID()) + len(`"":[],`) + g.addressesSize()
-}
-
-// addressesSize is how much the addresses of a peer are at most, which it does
-// not have yet.
-func (g *Gateway) addressesSize() int {
-	n := 0
-	for _, pool := range g.Pools {
-		n += len(`"",`) + len("/128") + len(pool.Last().StringExpanded())
-	}
-	return n
-}
-
-// textSize is how much routes are in a status or in a configuration, with what
-// stands between them.
-func textSize(routes []netip.Prefix) int {
-	const between = 8
-	n := 0
-	for _, r := range routes {
-		n += len(r.String()) + between
-	}
-	return n
-}
-
-// inBase64 is how much bytes of a Secret are in a response.
-func inBase64(n int) int { return (n + 2) / 3 * 4 }
 
 // asking is a WireguardPeer that asks for room.
 type asking struct {
@@ -301,26 +175,6 @@ func (r *room) serve(a asking) (message string) {
 	return ""
 }
 
-// entry is what a WireguardPeer needs that only has an entry in the status.
-var entry = need{object: entrySize, response: entrySize}
-
-// withConfig adds so many bytes of the configuration.
-func withConfig(n need, size int) need {
-	n.config += size
-	n.response += inBase64(size)
-	return n
-}
-
-// withRoutes adds routes, to the status and to what narrow configurations are.
-func withRoutes(n need, routes []netip.Prefix, repeated int) need {
-	text := textSize(routes)
-	n.routes += len(routes)
-	n.object += text
-	n.response += text + inBase64(text*repeated)
-	n.narrow += text
-	return n
-}
-
 // asking returns who asks for what.
 func (g *Gateway) asking(in *Inputs, before before, duplicates []Peer, repeated int) []asking {
 	announced := make(map[string][]string, len(in.Status.Peers))
@@ -386,20 +240,4 @@ func rankOff(p *Peer, announced map[string][]string) int {
 	default:
 		return rankHas
 	}
-}
-
-// deviceSize is how much of the configuration a peer is, but for its addresses.
-func deviceSize(p wireguard.Peer) int {
-	p.Addresses = nil
-	return size(p)
-}
-
-// size is how much of the configuration a peer or a class of pods is, in bytes.
-func size(p any) int {
-	b, err := json.Marshal(p)
-	if err != nil {
-		// Keys, addresses and rules always encode.
-		panic(err)
-	}
-	return len(b)
 }
