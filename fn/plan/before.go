@@ -3,6 +3,7 @@ package plan
 import (
 	"maps"
 	"net/netip"
+	"slices"
 
 	"github.com/wireguardgateway/function-wireguard-gateway/api/v1alpha1"
 	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
@@ -14,6 +15,7 @@ type before struct {
 	addresses map[string][]netip.Addr
 	keys      map[string]string         // public keys of peers that were served, empty for classes of pods
 	routes    map[string][]netip.Prefix // routes of peers that were on the device
+	announced map[string][]netip.Prefix // routes of peers that were served, on the device or not
 	sizes     map[string]int            // of peers and classes of pods that were in the configuration, in bytes and without addresses; 0 where it was lost
 }
 
@@ -29,6 +31,7 @@ func (in *Inputs) before() before {
 		addresses: make(map[string][]netip.Addr, len(in.Status.Peers)),
 		keys:      make(map[string]string, len(in.Status.Peers)),
 		routes:    map[string][]netip.Prefix{},
+		announced: map[string][]netip.Prefix{},
 		sizes:     make(map[string]int, len(config.Peers)),
 	}
 	maps.Copy(b.addresses, config.Reservations)
@@ -38,6 +41,7 @@ func (in *Inputs) before() before {
 		b.sizes[id(p.Namespace, p.Name)] = deviceSize(*p)
 		if len(p.Routes) > 0 {
 			b.routes[id(p.Namespace, p.Name)] = p.Routes
+			b.announced[id(p.Namespace, p.Name)] = p.Routes
 		}
 	}
 	for i := range config.PodClasses {
@@ -52,6 +56,7 @@ func (in *Inputs) before() before {
 		}
 		if p.State != v1alpha1.PeerRejected {
 			b.keys[id(p.Namespace, p.Name)] = p.PublicKey
+			b.announced[id(p.Namespace, p.Name)] = slices.Concat(b.announced[id(p.Namespace, p.Name)], parsePrefixes(p.Routes))
 		}
 		// A configuration that was lost is no reason to take anything from anybody.
 		if _, ok := b.sizes[id(p.Namespace, p.Name)]; !ok && p.State == v1alpha1.PeerActive {
@@ -111,14 +116,22 @@ func (b before) keptRoutes(p *Peer) []netip.Prefix {
 	return kept
 }
 
-// rank is how early a peer of the given size is served.
-func (b before) rank(id string, size int) int {
+// announcedAll tells whether all routes of the peer were its before, too. They
+// were in the status, whether it was on the device or not.
+func (b before) announcedAll(p *Peer) bool {
+	had := b.announced[p.ID()]
+	return !slices.ContainsFunc(p.Routes, func(r netip.Prefix) bool { return !slices.Contains(had, r) })
+}
+
+// rank is how early a peer or a class of pods is served that takes so many bytes
+// of the configuration. More tells that it asks for more routes than it had.
+func (b before) rank(id string, size int, more bool) int {
 	switch {
-	case size <= b.sizes[id]:
-		return rankHas
-	case b.served(id):
+	case !b.served(id):
+		return rankNew
+	case more, size > b.sizes[id]:
 		return rankServed
 	default:
-		return rankNew
+		return rankHas
 	}
 }

@@ -3,7 +3,6 @@ package plan
 import (
 	"cmp"
 	"fmt"
-	"net/netip"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -109,7 +108,7 @@ const (
 // so does the address of everybody who has one.
 func (g *Gateway) withinRoom(in *Inputs, before before, duplicates []Peer) (apart []Peer) {
 	room := g.room(in)
-	all := g.asking(in, before, duplicates, room.repeated)
+	all := g.asking(before, duplicates, room.repeated)
 	slices.SortStableFunc(all, func(a, b asking) int {
 		return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.id, b.id))
 	})
@@ -176,13 +175,7 @@ func (r *room) serve(a asking) (message string) {
 }
 
 // asking returns who asks for what.
-func (g *Gateway) asking(in *Inputs, before before, duplicates []Peer, repeated int) []asking {
-	announced := make(map[string][]string, len(in.Status.Peers))
-	for i := range in.Status.Peers {
-		if s := &in.Status.Peers[i]; s.State != v1alpha1.PeerRejected {
-			announced[id(s.Namespace, s.Name)] = s.Routes
-		}
-	}
+func (g *Gateway) asking(before before, duplicates []Peer, repeated int) []asking {
 	var all []asking
 	for i := range duplicates {
 		all = append(all, asking{id: duplicates[i].ID(), rank: rankNew, need: entry, reject: duplicates[i].reject})
@@ -192,7 +185,7 @@ func (g *Gateway) asking(in *Inputs, before before, duplicates []Peer, repeated 
 	}
 	for i := range g.Peers {
 		if p := &g.Peers[i]; p.Attached {
-			all = append(all, g.askingPeer(p, before, announced, repeated))
+			all = append(all, g.askingPeer(p, before, repeated))
 		}
 	}
 	return all
@@ -204,40 +197,25 @@ func askingPods(c *PodClass, before before) asking {
 	a := asking{id: c.ID(), rank: rankNew, need: entry, reject: c.reject}
 	if c.State == v1alpha1.PeerActive {
 		a.size = size(c.PodClass)
-		a.need = withConfig(entry, a.size)
-		a.rank = before.rank(a.id, a.size)
+		a.need = entry.withConfig(a.size)
+		a.rank = before.rank(a.id, a.size, false)
 	}
 	return a
 }
 
-func (g *Gateway) askingPeer(p *Peer, before before, announced map[string][]string, repeated int) asking {
-	a := asking{id: p.ID(), rank: rankNew, held: withConfig(entry, g.reservationSize(p)), reject: p.reject}
+func (g *Gateway) askingPeer(p *Peer, before before, repeated int) asking {
+	a := asking{id: p.ID(), rank: rankNew, held: entry.withConfig(g.reservationSize(p)), reject: p.reject}
 	_, a.holds = before.addresses[a.id]
 	a.need = a.held
-	switch p.State {
-	case v1alpha1.PeerRejected:
-	case v1alpha1.PeerActive:
+	if p.State == v1alpha1.PeerRejected {
+		return a
+	}
+	if p.State == v1alpha1.PeerActive {
 		a.size = deviceSize(p.device())
-		a.need = withRoutes(withConfig(a.held, a.size+g.addressesSize()), p.Routes, repeated)
-		a.rank = before.rank(a.id, a.size)
-		a.more = slices.ContainsFunc(p.Routes, func(r netip.Prefix) bool { return !slices.Contains(before.routes[a.id], r) })
-	default:
-		a.need = withRoutes(a.held, p.Routes, repeated)
-		a.rank = rankOff(p, announced)
-		a.more = a.rank == rankServed
+		a.need = a.need.withConfig(a.size + g.addressesSize())
 	}
+	a.need = a.need.withRoutes(p.Routes, repeated)
+	a.more = !before.announcedAll(p)
+	a.rank = before.rank(a.id, a.size, a.more)
 	return a
-}
-
-// rankOff is the rank of a peer that is not on the device.
-func rankOff(p *Peer, announced map[string][]string) int {
-	had, served := announced[p.ID()]
-	switch {
-	case !served:
-		return rankNew
-	case slices.ContainsFunc(p.Routes, func(r netip.Prefix) bool { return !slices.Contains(had, r.String()) }):
-		return rankServed
-	default:
-		return rankHas
-	}
 }

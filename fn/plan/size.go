@@ -27,14 +27,14 @@ const (
 var entry = need{object: entrySize, response: entrySize}
 
 // withConfig adds so many bytes of the configuration.
-func withConfig(n need, size int) need {
+func (n need) withConfig(size int) need {
 	n.config += size
 	n.response += inBase64(size)
 	return n
 }
 
 // withRoutes adds routes, to the status and to what narrow configurations are.
-func withRoutes(n need, routes []netip.Prefix, repeated int) need {
+func (n need) withRoutes(routes []netip.Prefix, repeated int) need {
 	text := textSize(routes)
 	n.routes += len(routes)
 	n.object += text
