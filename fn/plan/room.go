@@ -19,7 +19,7 @@ type need struct {
 	config   int // bytes of the agent's configuration
 	object   int // bytes of the gateway's object
 	response int // bytes
-	narrow   int // bytes that come to each narrow configuration
+	narrow   int // bytes of routes that come to each narrow configuration
 }
 
 // take takes what a peer needs. Where there is not enough of something it takes
@@ -30,7 +30,9 @@ func (n *need) take(p need) (lacks string) {
 		return fmt.Sprintf("WireguardPeers announce at most %d routes of one gateway, and there is no room left for those", maxAttachedRoutes)
 	case p.config > n.config:
 		return "the gateway's configuration has no room left for the access rules and routes"
-	case p.object > n.object || p.response > n.response || p.narrow > max(n.narrow, 0):
+	case p.narrow > max(n.narrow, 0):
+		return "the configurations and QR codes of the gateway's own peers have no room left for the routes"
+	case p.object > n.object || p.response > n.response:
 		return "the gateway has no room left for the settings and routes"
 	}
 	n.spend(p)
@@ -52,9 +54,6 @@ type room struct {
 
 	// kept is for the entries of those that find no room.
 	kept need
-	// qrCode is how many bytes of routes may come to each narrow configuration
-	// before one loses its QR code. Newcomers stay within it.
-	qrCode int
 	// repeated is how many times a narrow configuration, or what is made of it,
 	// stands in the response.
 	repeated int
@@ -68,7 +67,7 @@ func (g *Gateway) room(in *Inputs) room {
 		object:   MaxObject - in.ObjectSize - maxRejectedSize,
 		response: MaxResponse - in.ObjectSize - in.ResponseSize - fixedSize - maxRejectedSize,
 		narrow:   corev1.MaxSecretSize,
-	}, qrCode: corev1.MaxSecretSize}
+	}}
 	own := slices.DeleteFunc(g.sites(), func(s site) bool { return s.peer.Attached })
 	for i := range g.Peers {
 		if p := &g.Peers[i]; !p.Attached {
@@ -161,16 +160,11 @@ func (r *room) serve(a asking) (message string) {
 			return fmt.Sprintf("the gateway's configuration has no room left for peer %q: use fewer access rules, or another gateway", a.id)
 		}
 		r.spend(a.need)
-		r.qrCode -= a.need.narrow
 		return ""
-	}
-	if a.rank == rankNew && a.need.narrow > max(0, r.qrCode) {
-		return fmt.Sprintf("the QR codes of the gateway's own peers have no room left for the routes of peer %q: use fewer of them, or another gateway", a.id)
 	}
 	if lacks := r.take(a.need); lacks != "" {
 		return fmt.Sprintf("%s of peer %q: use fewer of them, or another gateway", lacks, a.id)
 	}
-	r.qrCode -= a.need.narrow
 	return ""
 }
 

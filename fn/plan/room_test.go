@@ -54,30 +54,50 @@ func TestTooLargeKeepsItsAddress(t *testing.T) {
 // no route.
 func TestRoutesLeaveQRCodes(t *testing.T) {
 	const spec = "peerToPeer: true\nallowedPeerNamespaces: {from: All, limits: {routes: [172.16.0.0/12]}}\nendpoint: {host: vpn.example.com}\npeers: [{name: phone, allowedIPs: [10.43.0.0/16], qrCode: %t}]"
-	var many []corev1.ConfigMap
-	for i := range 8 {
-		rs := make([]string, 32)
-		for k := range rs {
-			rs[k] = fmt.Sprintf("172.16.%d.%d/32", i, k)
+	const sites = 8
+	attached := func(format string) []corev1.ConfigMap {
+		var all []corev1.ConfigMap
+		for i := range sites {
+			rs := make([]string, 32)
+			for k := range rs {
+				rs[k] = fmt.Sprintf("172.16.%d.%d/32", i, k)
+			}
+			client := strings.ReplaceAll(format, "ROUTES", "routes: ["+strings.Join(rs, ", ")+"]")
+			all = append(all, attachedTo(t, "web", fmt.Sprintf("site%d", i), client))
 		}
-		many = append(many, attachedTo(t, "web", fmt.Sprintf("site%d", i), "routes: ["+strings.Join(rs, ", ")+"]"))
+		return all
 	}
-	for name, had := range map[string]bool{"New": false, "Served": true} {
+	for name, tc := range map[string]struct {
+		reason string
+		before string // what they were, empty where they were not there
+		had    bool   // whether there was a QR code
+		stay   bool
+	}{
+		"New":     {reason: "newcomers with routes come last"},
+		"Served":  {reason: "who is there stays", before: "{ROUTES}", stay: true},
+		"Enabled": {reason: "who is off the device has its routes in the configurations, too", before: "{disabled: true, ROUTES}", stay: true},
+		"More":    {reason: "who asks for more routes than it had is like a newcomer", before: "{}", had: true},
+	} {
 		t.Run(name, func(t *testing.T) {
 			in := inputs(t, fmt.Sprintf(spec, true))
-			if had {
-				before := inputs(t, fmt.Sprintf(spec, false))
-				before.Attachments = many
+			if tc.before != "" {
+				before := inputs(t, fmt.Sprintf(spec, tc.had))
+				before.Attachments = attached(tc.before)
 				in = next(t, planned(t, before), fmt.Sprintf(spec, true))
 			}
-			in.Attachments = many
+			in.Attachments = attached("{ROUTES}")
 			g := planned(t, in)
-			if got := len(g.Rejected()); (got == 0) != had || got == len(many) {
-				t.Errorf("want some rejected: %t, got %q", !had, g.Rejected())
+			if got := len(g.Rejected()); (got == 0) != tc.stay || got == sites {
+				t.Errorf("%s: want some rejected: %t, got %q", tc.reason, !tc.stay, g.Rejected())
 			}
 			phone := peerOf(t, g, "phone")
-			if n := len(g.ClientConfig(phone, phone.Direct).String()); (n <= MaxQRCode) == had {
-				t.Errorf("want a configuration with a QR code: %t, got one of %d bytes", !had, n)
+			if n := len(g.ClientConfig(phone, phone.Direct).String()); (n <= MaxQRCode) == tc.stay {
+				t.Errorf("%s: want a configuration with a QR code: %t, got one of %d bytes", tc.reason, !tc.stay, n)
+			}
+			for _, why := range g.Rejected() {
+				if !strings.Contains(why, "the configurations and QR codes of the gateway's own peers have no room left for the routes") {
+					t.Errorf("%s: %s", tc.reason, why)
+				}
 			}
 		})
 	}

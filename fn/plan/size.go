@@ -74,7 +74,7 @@ func (g *Gateway) inline(p *Peer, sites []site, r *room) {
 	r.repeated += copies
 	r.narrow = min(r.narrow, max(0, corev1.MaxSecretSize-secret)/copies)
 	if p.QRCode && direct <= MaxQRCode {
-		r.qrCode = min(r.qrCode, MaxQRCode-direct)
+		r.narrow = min(r.narrow, MaxQRCode-direct)
 	}
 }
 
