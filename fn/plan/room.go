@@ -22,24 +22,7 @@ type need struct {
 	narrow   int // bytes of routes that come to each narrow configuration
 }
 
-// take takes what a peer needs. Where there is not enough of something it takes
-// nothing, and says of what.
-func (n *need) take(p need) (lacks string) {
-	switch {
-	case p.routes > max(n.routes, 0):
-		return fmt.Sprintf("WireguardPeers announce at most %d routes of one gateway, and there is no room left for those", maxAttachedRoutes)
-	case p.config > n.config:
-		return "the gateway's configuration has no room left for the access rules and routes"
-	case p.narrow > max(n.narrow, 0):
-		return "the configurations and QR codes of the gateway's own peers have no room left for the routes"
-	case p.object > n.object || p.response > n.response:
-		return "the gateway has no room left for the settings and routes"
-	}
-	n.spend(p)
-	return ""
-}
-
-// spend takes it, whether there is enough or not.
+// spend takes what a peer needs, whether there is enough or not.
 func (n *need) spend(p need) {
 	n.routes -= p.routes
 	n.config -= p.config
@@ -48,12 +31,10 @@ func (n *need) spend(p need) {
 	n.narrow -= p.narrow
 }
 
-// room is what a gateway has for WireguardPeers.
+// room is what a gateway has left for WireguardPeers.
 type room struct {
 	need
 
-	// kept is for the entries of those that find no room.
-	kept need
 	// repeated is how many times a narrow configuration, or what is made of it,
 	// stands in the response.
 	repeated int
@@ -64,8 +45,8 @@ func (g *Gateway) room(in *Inputs) room {
 	r := room{need: need{
 		routes:   maxAttachedRoutes,
 		config:   maxPeersSize,
-		object:   MaxObject - in.ObjectSize - maxRejectedSize,
-		response: MaxResponse - in.ObjectSize - in.ResponseSize - fixedSize - maxRejectedSize,
+		object:   MaxObject - in.ObjectSize,
+		response: MaxResponse - in.ObjectSize - in.ResponseSize - fixedSize,
 		narrow:   corev1.MaxSecretSize,
 	}}
 	own := slices.DeleteFunc(g.sites(), func(s site) bool { return s.peer.Attached })
@@ -73,11 +54,10 @@ func (g *Gateway) room(in *Inputs) room {
 		if p := &g.Peers[i]; !p.Attached {
 			g.inline(p, own, &r)
 		}
-		if r.response < -maxRejectedSize {
+		if r.response < 0 {
 			break // Nothing is left, however much the others need.
 		}
 	}
-	r.kept = need{object: maxRejectedSize + min(r.object, 0), response: maxRejectedSize + min(r.response, 0)}
 	return r
 }
 
@@ -87,9 +67,8 @@ type asking struct {
 	rank   int  // the least is served first
 	more   bool // who was served asks for routes that it did not have
 	size   int  // of its part of the configuration, in bytes
-	need   need
-	held   need // by one that is rejected but keeps its address
-	holds  bool
+	held   need // by one that has an address, and keeps it even where it is rejected
+	need   need // beside what it holds
 	reject func(reason, message string)
 }
 
@@ -100,72 +79,80 @@ const (
 	rankNew
 )
 
-// withinRoom rejects the WireguardPeers for which the gateway has no room. It
-// returns those that take part in nothing any more, and have an entry in the
-// status only: the duplicates are among them. For whom even that has no room is
-// refused. Who was there and asks for no more stays, whatever the bounds say, and
-// so does the address of everybody who has one.
+// withinRoom rejects the WireguardPeers for which the gateway has no room. Who
+// was there and asks for no more routes stays, as far as the configuration holds
+// it, and so does the address of everybody who has one. The others take part in
+// nothing any more: those that withinRoom returns have an entry in the status
+// only, with the duplicates among them, and for whom even that has no room is
+// refused.
 func (g *Gateway) withinRoom(in *Inputs, before before, duplicates []Peer) (apart []Peer) {
 	room := g.room(in)
 	all := g.asking(before, duplicates, room.repeated)
 	slices.SortStableFunc(all, func(a, b asking) int {
 		return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.id, b.id))
 	})
-	for i := range all {
-		if a := &all[i]; a.holds && a.rank == rankNew {
-			room.spend(a.held)
-			a.need.spend(a.held)
-		}
-	}
-	isApart, isRefused := map[string]bool{}, map[string]bool{}
 	for _, a := range all {
-		message := room.serve(a)
-		if message == "" {
+		room.spend(a.held)
+	}
+	told, refused := map[string]bool{}, map[string]bool{}
+	for _, a := range all {
+		lacks := room.lacks(a)
+		if lacks == "" {
+			room.spend(a.need)
 			continue
 		}
-		a.reject(v1alpha1.ReasonTooLarge, message)
+		a.reject(v1alpha1.ReasonTooLarge, lacks)
 		switch {
-		case a.holds && a.rank == rankNew:
-		case a.holds:
-			room.spend(a.held)
-		case room.take(entry) == "", room.kept.take(entry) == "":
-			isApart[a.id] = true
+		case a.held != need{}:
+			// It keeps its address, and its entry is held with it.
+		case entry.object <= room.object && entry.response <= room.response:
+			room.spend(entry)
+			told[a.id] = true
 		default:
-			isRefused[a.id] = true
+			refused[a.id] = true
 		}
 	}
-	g.Refused += len(isRefused)
-	g.PodClasses = slices.DeleteFunc(g.PodClasses, func(c PodClass) bool { return isRefused[c.ID()] })
-	apart = slices.DeleteFunc(duplicates, func(p Peer) bool { return isRefused[p.ID()] })
+	g.Refused += len(refused)
+	g.PodClasses = slices.DeleteFunc(g.PodClasses, func(c PodClass) bool { return refused[c.ID()] })
+	apart = slices.DeleteFunc(duplicates, func(p Peer) bool { return refused[p.ID()] })
 	peers := make([]Peer, 0, len(g.Peers))
 	for _, p := range g.Peers {
 		switch {
-		case !p.Attached, !isApart[p.ID()] && !isRefused[p.ID()]:
-			peers = append(peers, p)
-		case isApart[p.ID()]:
+		case p.Attached && told[p.ID()]:
 			apart = append(apart, p)
+		case p.Attached && refused[p.ID()]:
+		default:
+			peers = append(peers, p)
 		}
 	}
 	g.Peers = peers
 	return apart
 }
 
-// serve takes what a WireguardPeer needs, or says why it cannot have it.
-func (r *room) serve(a asking) (message string) {
-	if a.size > maxPeerSize {
+// lacks says why a WireguardPeer cannot have what it needs, and nothing where it
+// can.
+func (r *room) lacks(a asking) (message string) {
+	// Who needs nothing of something does not lack it, however little is left.
+	beyond := func(needed, left int) bool { return needed > max(left, 0) }
+	stays := a.rank != rankNew && !a.more
+	switch {
+	case a.size > maxPeerSize:
 		return fmt.Sprintf("the access rules of peer %q, within those of the gateway's owner, are %d bytes, and at most %d fit: use fewer or wider rules", a.id, a.size, maxPeerSize)
-	}
-	if a.rank != rankNew && !a.more {
-		if a.need.config > r.config+servedSize {
-			return fmt.Sprintf("the gateway's configuration has no room left for peer %q: use fewer access rules, or another gateway", a.id)
-		}
-		r.spend(a.need)
+	case stays && a.need.config > r.config+servedSize:
+		return fmt.Sprintf("the gateway's configuration has no room left for peer %q: use fewer access rules, or another gateway", a.id)
+	case stays:
+		return ""
+	case beyond(a.need.narrow, r.narrow):
+		return fmt.Sprintf("the configurations and QR codes of the gateway's own peers have no room left for the routes of peer %q: use fewer of them, or another gateway", a.id)
+	case beyond(a.need.routes, r.routes):
+		return fmt.Sprintf("WireguardPeers announce at most %d routes of one gateway, and there is no room left for those of peer %q: use fewer of them, or another gateway", maxAttachedRoutes, a.id)
+	case beyond(a.need.config, r.config):
+		return fmt.Sprintf("the gateway's configuration has no room left for the access rules and routes of peer %q: use fewer of them, or another gateway", a.id)
+	case beyond(a.need.object, r.object-maxRejectedSize), beyond(a.need.response, r.response-maxRejectedSize):
+		return fmt.Sprintf("the gateway has no room left for the settings and routes of peer %q: use fewer of them, or another gateway", a.id)
+	default:
 		return ""
 	}
-	if lacks := r.take(a.need); lacks != "" {
-		return fmt.Sprintf("%s of peer %q: use fewer of them, or another gateway", lacks, a.id)
-	}
-	return ""
 }
 
 // asking returns who asks for what.
@@ -197,10 +184,12 @@ func askingPods(c *PodClass, before before) asking {
 	return a
 }
 
+// askingPeer is what a peer asks for. Without an address it asks for one.
 func (g *Gateway) askingPeer(p *Peer, before before, repeated int) asking {
-	a := asking{id: p.ID(), rank: rankNew, held: entry.withConfig(g.reservationSize(p)), reject: p.reject}
-	_, a.holds = before.addresses[a.id]
-	a.need = a.held
+	a := asking{id: p.ID(), rank: rankNew, need: entry.withConfig(g.reservationSize(p)), reject: p.reject}
+	if _, ok := before.addresses[a.id]; ok {
+		a.held, a.need = a.need, need{}
+	}
 	if p.State == v1alpha1.PeerRejected {
 		return a
 	}

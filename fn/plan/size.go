@@ -51,9 +51,7 @@ func (g *Gateway) inline(p *Peer, sites []site, r *room) {
 	}
 	names := len(p.Namespace) + 2*len(p.Name) + len(g.Name)
 	status := inlineSize + names + textSize(p.Routes)
-	r.config -= config
-	r.object -= status
-	r.response -= status + inBase64(config)
+	r.spend(need{object: status, response: status}.withConfig(config))
 	if p.State == v1alpha1.PeerRejected {
 		return
 	}
