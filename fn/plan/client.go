@@ -16,19 +16,6 @@ import (
 	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
 )
 
-// ConditionConfigReady is the condition of a WireguardPeer that a plan without
-// success makes false.
-const ConditionConfigReady = "ConfigReady"
-
-// ConditionOf is the condition that a plan without success makes false, of a
-// client or of pods.
-func ConditionOf(p *spec.WireguardPeer) string {
-	if p.Pods != nil {
-		return ConditionPodsReady
-	}
-	return ConditionConfigReady
-}
-
 // PeerInputs are all that the plan of a WireguardPeer depends on, once its
 // gateway lets it in.
 type PeerInputs struct {
@@ -122,16 +109,16 @@ func (in *PeerInputs) keys() (Keys, error) {
 	condition := ConditionOf(in.Peer)
 	of := fmt.Sprintf("the gateway %q in namespace %q", in.Gateway.Name, in.Gateway.Namespace)
 	if in.Seed == nil {
-		return Keys{}, &ConditionError{condition, ReasonSeedMissing, of +
+		return Keys{}, &ConditionError{condition, reasonSeedMissing, of +
 			" has no seed, which every key derives from; nothing was changed. Its owner finds what to do in its condition KeysReady"}
 	}
 	seed, err := wireguard.ParseSeed(in.Seed[key])
 	if err != nil {
-		return Keys{}, &ConditionError{condition, ReasonSeedMalformed, of +
+		return Keys{}, &ConditionError{condition, reasonSeedMalformed, of +
 			" has a seed that cannot be read; nothing was changed. Its owner finds what to do in its condition KeysReady"}
 	}
 	if was := in.GatewayStatus.SeedID; was != "" && was != seed.ID() {
-		return Keys{}, &ConditionError{condition, ReasonSeedMismatch, of +
+		return Keys{}, &ConditionError{condition, reasonSeedMismatch, of +
 			" has another seed than the one that it runs with; nothing was changed. Its owner finds what to do in its condition KeysReady"}
 	}
 	k := Keys{Seed: seed, Private: seed.ServerKey(in.Gateway.Keys.Rotation)}

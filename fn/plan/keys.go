@@ -8,15 +8,6 @@ import (
 	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
 )
 
-// Condition and reasons of failures that concern the seed.
-const (
-	ConditionKeysReady = "KeysReady"
-
-	ReasonSeedMissing   = "SeedMissing"
-	ReasonSeedMalformed = "SeedMalformed"
-	ReasonSeedMismatch  = "SeedMismatch"
-)
-
 // Keys are the gateway's own.
 type Keys struct {
 	Seed    wireguard.Seed
@@ -73,7 +64,7 @@ func (in *Inputs) keys() (Keys, error) {
 	}
 
 	if was, is := in.Status.SeedID, k.Seed.ID(); was != "" && was != is && in.Spec.Keys.AcceptSeed != is {
-		return Keys{}, &ConditionError{ConditionKeysReady, ReasonSeedMismatch, fmt.Sprintf(
+		return Keys{}, &ConditionError{ConditionKeysReady, reasonSeedMismatch, fmt.Sprintf(
 			"the seed is another one than before (its ID is %s, it was %s), which would change every derived key: put the old seed back, or set spec.keys.acceptSeed to %s if the new one is meant",
 			is, was, is)}
 	}
@@ -86,7 +77,7 @@ func (in *Inputs) referencedSeed() (wireguard.Seed, error) {
 	ref := in.Spec.Keys.SeedSecret
 	data, ok := in.Secrets[ref.Name]
 	if !ok {
-		return wireguard.Seed{}, &ConditionError{ConditionKeysReady, ReasonSeedMissing, fmt.Sprintf(
+		return wireguard.Seed{}, &ConditionError{ConditionKeysReady, reasonSeedMissing, fmt.Sprintf(
 			"there is no Secret %q in namespace %q, which spec.keys.seedSecretRef names: create it with the seed under the key %q", ref.Name, in.Spec.Namespace, ref.Key)}
 	}
 	return parseSeed(data[ref.Key], ref.Name, ref.Key)
@@ -99,7 +90,7 @@ func (in *Inputs) seedLost() error {
 	} else {
 		never = ". Or it never was there, where the API server refused it, which the gateway's events tell: then no key was ever used, so mend that and create the gateway again"
 	}
-	return &ConditionError{ConditionKeysReady, ReasonSeedMissing, fmt.Sprintf(
+	return &ConditionError{ConditionKeysReady, reasonSeedMissing, fmt.Sprintf(
 		"the Secret %q in namespace %q is gone, and with it the seed%s that every key derives from; no key was changed. "+
 			"Restore it from a backup, either under another name that you set as spec.keys.seedSecretRef, "+
 			"or under its own name with the annotation crossplane.io/composition-resource-name: %s and without owner references%s",
@@ -109,7 +100,7 @@ func (in *Inputs) seedLost() error {
 func parseSeed(data []byte, secret, key string) (wireguard.Seed, error) {
 	s, err := wireguard.ParseSeed(data)
 	if err != nil {
-		return wireguard.Seed{}, &ConditionError{ConditionKeysReady, ReasonSeedMalformed, fmt.Sprintf(
+		return wireguard.Seed{}, &ConditionError{ConditionKeysReady, reasonSeedMalformed, fmt.Sprintf(
 			"the Secret %q holds no seed under the key %q: %s", secret, key, err)}
 	}
 	return s, nil
@@ -118,7 +109,7 @@ func parseSeed(data []byte, secret, key string) (wireguard.Seed, error) {
 func generateSeed(random io.Reader) (wireguard.Seed, error) {
 	s := wireguard.Seed{}
 	if _, err := io.ReadFull(random, s[:]); err != nil {
-		return s, &ConditionError{ConditionKeysReady, ReasonSeedMissing, fmt.Sprintf("cannot generate a seed: %s", err)}
+		return s, &ConditionError{ConditionKeysReady, reasonSeedMissing, fmt.Sprintf("cannot generate a seed: %s", err)}
 	}
 	return s, nil
 }

@@ -117,17 +117,6 @@ func (p *Peer) reject(reason, message string) {
 	p.State, p.Reason, p.Message = v1alpha1.PeerRejected, reason, message
 }
 
-// ConditionError is why there is no plan: the condition that it makes false, a reason
-// in one word, and what to do.
-type ConditionError struct {
-	Condition string
-	Reason    string
-	Message   string
-}
-
-// Error returns the message.
-func (f *ConditionError) Error() string { return f.Message }
-
 // New makes the plan. The error is a *ConditionError.
 func New(in Inputs) (*Gateway, error) {
 	keys, err := in.keys()

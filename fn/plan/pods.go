@@ -10,10 +10,6 @@ import (
 	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
 )
 
-// ConditionPodsReady is the condition of a WireguardPeer with pods that a plan
-// without success makes false.
-const ConditionPodsReady = "PodsReady"
-
 // PodClass is a WireguardPeer whose pods join its gateway by a label.
 type PodClass struct {
 	wireguard.PodClass

@@ -10,9 +10,6 @@ import (
 	"github.com/wireguardgateway/function-wireguard-gateway/api/v1alpha1"
 )
 
-// ConditionSpecValid is the condition that more than fits makes false.
-const ConditionSpecValid = "SpecValid"
-
 // need is what a peer takes of a gateway, or what a gateway has left.
 type need struct {
 	routes   int // their number
