@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -80,6 +81,45 @@ func TestDNS(t *testing.T) {
 			g := planned(t, inputsOn(t, tc.spec, tc.platform))
 			if got := strings.Join(g.Peers[0].DNS, " "); got != tc.want {
 				t.Errorf("%s\nwant %q, got %q", tc.reason, tc.want, got)
+			}
+		})
+	}
+}
+
+// TestDNSThroughGluetun goes through all combinations of who may name a
+// resolver: an explicit one wins, then gluetun's, then the cluster's.
+func TestDNSThroughGluetun(t *testing.T) {
+	for i := range 1 << 5 {
+		has := func(bit int) bool { return i&(1<<bit) != 0 }
+		gluetun, cluster, gateway, peer, dual := has(0), has(1), has(2), has(3), has(4)
+		s, platform, want := "", "{}", ""
+		if cluster {
+			platform, want = "{clusterDNS: 10.43.0.10}", "10.43.0.10"
+		}
+		if gluetun {
+			s += gluetunSpec + "\n"
+			want = "10.8.0.1"
+			if dual {
+				want += " fd00:8::1"
+			}
+		}
+		if gateway {
+			s += "dns: {servers: [8.8.8.8]}\n"
+			want = "8.8.8.8"
+		}
+		if peer {
+			s += "peers: [{name: a, dns: {servers: [9.9.9.9]}}]"
+			want = "9.9.9.9"
+		} else {
+			s += "peers: [{name: a}]"
+		}
+		if dual {
+			s += "\npeerCIDR: 10.8.0.0/24\npeerCIDRv6: \"fd00:8::/64\""
+		}
+		t.Run(fmt.Sprintf("gluetun=%t,cluster=%t,gateway=%t,peer=%t,dual=%t", gluetun, cluster, gateway, peer, dual), func(t *testing.T) {
+			g := planned(t, inputsOn(t, s, platform))
+			if got := strings.Join(g.Peers[0].DNS, " "); got != want {
+				t.Errorf("want %q, got %q", want, got)
 			}
 		})
 	}

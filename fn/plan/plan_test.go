@@ -34,6 +34,9 @@ const (
 	seedBPublic = "EpIiFFj4a/ZJcY8IUGfzj94oHoGZBl77ryenHCPV1GI="
 )
 
+// gluetunSpec is a gateway behind a provider that reaches a network beside it.
+const gluetunSpec = "gluetun: {provider: protonvpn, credentials: {secretRef: {name: proton}}, outboundSubnets: [192.168.50.0/24, \"fd50::/64\"]}"
+
 // noRandom fails the test that makes use of it: a seed is generated once.
 type noRandom struct{ t *testing.T }
 

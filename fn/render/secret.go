@@ -31,10 +31,10 @@ func ConfigSecret(g *plan.Gateway) (*corev1.Secret, error) {
 	if g.Gluetun == nil {
 		return s, nil
 	}
-	if s.Data[wireguard.GluetunAuthKey], err = g.GluetunAuth(); err != nil {
+	if s.Data[wireguard.GluetunAuthKey], err = gluetunAuth(g); err != nil {
 		return nil, err
 	}
-	s.Data[wireguard.PostRulesKey] = []byte(g.GluetunRules())
+	s.Data[wireguard.PostRulesKey] = []byte(gluetunRules(g))
 	return s, nil
 }
 

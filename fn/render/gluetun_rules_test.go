@@ -1,19 +1,18 @@
-package plan
+package render
 
 import (
 	"encoding/json"
-	"fmt"
+	"net/netip"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-)
 
-const (
-	gluetunSpec = "gluetun: {provider: protonvpn, credentials: {secretRef: {name: proton}}, outboundSubnets: [192.168.50.0/24, \"fd50::/64\"]}"
-	dualSpec    = "\npeerCIDR: 10.8.0.0/24\npeerCIDRv6: \"fd00:8::/64\""
+	"github.com/wireguardgateway/function-wireguard-gateway/fn/plan"
+	"github.com/wireguardgateway/function-wireguard-gateway/fn/spec"
+	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
 )
 
 // postRule is what both versions of gluetun run. Lines that begin otherwise are
@@ -35,12 +34,21 @@ func badRule(line string) string {
 	return ""
 }
 
+func pools(prefixes ...string) []spec.Pool {
+	var out []spec.Pool
+	for _, p := range prefixes {
+		out = append(out, spec.Pool{Prefix: netip.MustParsePrefix(p)})
+	}
+	return out
+}
+
 func TestGluetunRules(t *testing.T) {
 	cases := map[string]struct {
-		reason, spec string
-		want         []string
+		reason  string
+		gateway spec.Gateway
+		want    []string
 	}{
-		"IPv4": {"Handshakes may leave by either family, whatever the pools are.", gluetunSpec, []string{
+		"IPv4": {"Handshakes may leave by either family, whatever the pools are.", spec.Gateway{Pools: pools("10.8.0.0/24"), ListenPort: 51820}, []string{
 			"iptables -A FORWARD -i wg0 -o tun0 -j ACCEPT",
 			"iptables -A FORWARD -i wg0 -o wg0 -j ACCEPT",
 			"iptables -A FORWARD -i wg0 ! -o tun0 -d 192.168.50.0/24 -j ACCEPT",
@@ -54,7 +62,7 @@ func TestGluetunRules(t *testing.T) {
 			"ip6tables -A INPUT ! -i tun0 -p ipv6-icmp --icmpv6-type neighbour-solicitation -j ACCEPT",
 			"ip6tables -A OUTPUT ! -o tun0 -p ipv6-icmp --icmpv6-type neighbour-advertisement -j ACCEPT",
 		}},
-		"DualStack": {"Each family has the same rules, and its own networks.", gluetunSpec + dualSpec + "\nlistenPort: 4500", []string{
+		"DualStack": {"Each family has the same rules, and its own networks.", spec.Gateway{Pools: pools("10.8.0.0/24", "fd00:8::/64"), ListenPort: 4500}, []string{
 			"iptables -A FORWARD -i wg0 -o tun0 -j ACCEPT",
 			"iptables -A FORWARD -i wg0 -o wg0 -j ACCEPT",
 			"iptables -A FORWARD -i wg0 ! -o tun0 -d 192.168.50.0/24 -j ACCEPT",
@@ -79,7 +87,8 @@ func TestGluetunRules(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			got := planned(t, inputs(t, tc.spec)).GluetunRules()
+			tc.gateway.Gluetun = &spec.Gluetun{OutboundSubnets: []netip.Prefix{netip.MustParsePrefix("192.168.50.0/24"), netip.MustParsePrefix("fd50::/64")}}
+			got := gluetunRules(&plan.Gateway{Gateway: &tc.gateway})
 			lines := strings.Split(strings.TrimSuffix(got, "\n"), "\n")
 			if diff := cmp.Diff(tc.want, lines); diff != "" {
 				t.Errorf("%s: -want, +got:\n%s", tc.reason, diff)
@@ -104,8 +113,8 @@ func TestGluetunRules(t *testing.T) {
 }
 
 func TestGluetunAuth(t *testing.T) {
-	g := planned(t, inputs(t, gluetunSpec))
-	b, err := g.GluetunAuth()
+	g := &plan.Gateway{Keys: plan.Keys{Seed: wireguard.Seed([]byte(strings.Repeat("seed", 8)))}}
+	b, err := gluetunAuth(g)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,44 +124,5 @@ func TestGluetunAuth(t *testing.T) {
 	}
 	if diff := cmp.Diff(map[string]string{"auth": "apikey", "apikey": g.Keys.Seed.GluetunControlKey()}, got); diff != "" {
 		t.Errorf("-want, +got:\n%s", diff)
-	}
-}
-
-// TestDNSThroughGluetun goes through all combinations of who may name a
-// resolver: an explicit one wins, then gluetun's, then the cluster's.
-func TestDNSThroughGluetun(t *testing.T) {
-	for i := range 1 << 5 {
-		has := func(bit int) bool { return i&(1<<bit) != 0 }
-		gluetun, cluster, gateway, peer, dual := has(0), has(1), has(2), has(3), has(4)
-		s, platform, want := "", "{}", ""
-		if cluster {
-			platform, want = "{clusterDNS: 10.43.0.10}", "10.43.0.10"
-		}
-		if gluetun {
-			s += gluetunSpec + "\n"
-			want = "10.8.0.1"
-			if dual {
-				want += " fd00:8::1"
-			}
-		}
-		if gateway {
-			s += "dns: {servers: [8.8.8.8]}\n"
-			want = "8.8.8.8"
-		}
-		if peer {
-			s += "peers: [{name: a, dns: {servers: [9.9.9.9]}}]"
-			want = "9.9.9.9"
-		} else {
-			s += "peers: [{name: a}]"
-		}
-		if dual {
-			s += dualSpec
-		}
-		t.Run(fmt.Sprintf("gluetun=%t,cluster=%t,gateway=%t,peer=%t,dual=%t", gluetun, cluster, gateway, peer, dual), func(t *testing.T) {
-			g := planned(t, inputsOn(t, s, platform))
-			if got := strings.Join(g.Peers[0].DNS, " "); got != want {
-				t.Errorf("want %q, got %q", want, got)
-			}
-		})
 	}
 }

@@ -1,24 +1,25 @@
-package plan
+package render
 
 import (
 	"encoding/json"
 	"fmt"
 	"strings"
 
+	"github.com/wireguardgateway/function-wireguard-gateway/fn/plan"
 	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
 )
 
 // tunnelDevice is gluetun's.
 const tunnelDevice = "tun0"
 
-// GluetunRules are the lines by which gluetun's own firewall lets our traffic
+// gluetunRules are the lines by which gluetun's own firewall lets our traffic
 // through. It drops what is forwarded, and what it does not know.
 //
 // gluetun runs every line as a command, at each start of its container, and
 // gives up its firewall where one fails. So a line makes no chain, and stands
 // without quotes and comments. What peers may do is not decided here: our own
 // table does, and its drop wins over any accept.
-func (g *Gateway) GluetunRules() string {
+func gluetunRules(g *plan.Gateway) string {
 	b := &strings.Builder{}
 	for _, pool := range g.Pools {
 		iptables, icmp := "iptables", "icmp"
@@ -57,8 +58,8 @@ func (g *Gateway) GluetunRules() string {
 	return b.String()
 }
 
-// GluetunAuth is the role by which the agent reads gluetun's control server.
-func (g *Gateway) GluetunAuth() ([]byte, error) {
+// gluetunAuth is the role by which the agent reads gluetun's control server.
+func gluetunAuth(g *plan.Gateway) ([]byte, error) {
 	return json.Marshal(struct { //nolint:gosec // It goes into the config Secret, which is for keys.
 		Auth   string `json:"auth"`
 		APIKey string `json:"apikey"`
