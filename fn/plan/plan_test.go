@@ -175,3 +175,14 @@ func peersSpec(names ...string) string {
 	b.WriteString("]")
 	return b.String()
 }
+
+// splitmix is a small source of numbers that is the same for ever.
+type splitmix struct{ state uint64 }
+
+func (s *splitmix) next() uint64 {
+	s.state += 0x9e3779b97f4a7c15
+	z := s.state
+	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+	z = (z ^ z>>27) * 0x94d049bb133111eb
+	return z ^ z>>31
+}

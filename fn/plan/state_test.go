@@ -35,3 +35,11 @@ func reservations(t *testing.T, addresses map[string]string) []byte {
 	}
 	return b
 }
+
+func mustAddrs(ss ...string) []netip.Addr {
+	out := make([]netip.Addr, 0, len(ss))
+	for _, s := range ss {
+		out = append(out, netip.MustParseAddr(s))
+	}
+	return out
+}
