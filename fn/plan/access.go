@@ -62,11 +62,11 @@ func narrowed(limit wireguard.AccessRule, own []wireguard.AccessRule) []wireguar
 // second does. There is none where they have nothing in common.
 func intersect(a, b wireguard.AccessRule) (wireguard.AccessRule, bool) {
 	out := wireguard.AccessRule{Action: b.Action}
-	var ok [3]bool
-	out.To.CIDR, ok[0] = intersectNetworks(a.To.CIDR, b.To.CIDR)
-	out.To.Ports, ok[1] = intersectPorts(a.To.Ports, b.To.Ports)
-	out.Protocol, ok[2] = intersectProtocols(a, b)
-	return out, ok == [3]bool{true, true, true}
+	var networks, ports, protocols bool
+	out.To.CIDR, networks = intersectNetworks(a.To.CIDR, b.To.CIDR)
+	out.To.Ports, ports = intersectPorts(a.To.Ports, b.To.Ports)
+	out.Protocol, protocols = intersectProtocols(a, b)
+	return out, networks && ports && protocols
 }
 
 // intersectNetworks returns the smaller of two networks that overlap. The zero

@@ -31,7 +31,7 @@ const (
 	// maxPeersSize is how much of the configuration all peers together may be
 	// before WireguardPeers find no room any more, in bytes.
 	maxPeersSize = 768 << 10
-	// servedSize comes to it for those that are served and ask for no more: what
-	// is not measured is bounded from above, and they did fit.
+	// servedSize is added for WireguardPeers that are served and ask for no more.
+	// Estimates err on the high side, and these fitted when they came.
 	servedSize = 160 << 10
 )

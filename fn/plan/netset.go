@@ -5,10 +5,10 @@ import (
 	"slices"
 )
 
-// netSet is a set of networks that finds one that is around another without a
-// look at each: that begins with the same bits, and few lengths are in use.
+// netSet is a set of networks. To find one that contains another it looks up each
+// prefix length in use, of which there are few.
 type netSet struct {
-	lengths []int // in use, shortest first
+	lengths []int // of prefixes in use, shortest first
 	has     map[netip.Prefix]bool
 }
 
