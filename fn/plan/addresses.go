@@ -53,10 +53,10 @@ func (g *Gateway) peerAddresses(before before) {
 	}
 }
 
-// settle decides who gets what. The order decides who stays: incumbents that
-// pin what they have, other incumbents, new pins, those of who was served first,
-// and new peers, sorted by namespace and name, never by their place in a list.
-// So nobody moves because of somebody else.
+// settle decides who gets what. It asks incumbents that pin what they have first,
+// then other incumbents, then new pins (of peers that were served before those of
+// others), and then new peers. Within each of these it goes by namespace and name,
+// never by a place in a list. So nobody moves because of somebody else.
 func (a *addresses) settle() {
 	for i := range a.claims {
 		if c := &a.claims[i]; c.pin == c.held {
@@ -92,8 +92,9 @@ func (a *addresses) settle() {
 // moves tells whether the peer asks for another address than it had.
 func (c *claim) moves() bool { return c.pin.IsValid() && c.pin != c.held }
 
-// goBack gives a peer that does not get its pin the address from before, for
-// when the pin is taken back. Who got that meanwhile goes back, too.
+// goBack gives a peer that does not get its pin the address that it had before,
+// for when the pin is removed. A peer that was given that address meanwhile goes
+// back to its own, too.
 func (a *addresses) goBack(c *claim) {
 	for {
 		other := a.owner[c.held]

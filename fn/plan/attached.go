@@ -19,8 +19,8 @@ import (
 )
 
 // attachedSettings is the document of an attachment: the settings of a client
-// with its public key, or that it is a class of pods and nothing else. A gateway
-// that does not know of pods misses the key, and refuses them.
+// with its public key, or that it is a class of pods and nothing else. An older
+// gateway that does not know of pods finds no key, and refuses it.
 type attachedSettings struct {
 	v1alpha1.Client `json:",inline"`
 
@@ -33,7 +33,7 @@ type attached struct {
 
 	// unfit is why it does not fit the gateway, empty where it does.
 	unfit string
-	// pods tells that it is a class of pods, of which the rest says nothing.
+	// pods tells that it is a class of pods, which has no settings.
 	pods bool
 }
 
@@ -54,7 +54,7 @@ func (in *Inputs) attached(seed wireguard.Seed, before before) (accepted []attac
 			accepted = append(accepted, a)
 		}
 	}
-	// Who was served comes first, for where there are too many.
+	// Where there are too many, those that were served come first.
 	served := func(a attached) int {
 		if before.served(id(a.Namespace, a.Name)) {
 			return 0

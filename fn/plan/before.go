@@ -98,8 +98,8 @@ func (b before) hadKey(p *Peer) bool {
 	return b.keys[p.ID()] == p.PublicKey.String()
 }
 
-// keptRoutes are the networks that were behind the peer and still are, as it is
-// now.
+// keptRoutes are the networks that were behind the peer and still are: where a
+// route became wider or narrower, the part that is common to both.
 func (b before) keptRoutes(p *Peer) []netip.Prefix {
 	var kept []netip.Prefix
 	for _, had := range b.routes[p.ID()] {
@@ -116,8 +116,8 @@ func (b before) keptRoutes(p *Peer) []netip.Prefix {
 	return kept
 }
 
-// announcedAll tells whether all routes of the peer were its before, too. They
-// were in the status, whether it was on the device or not.
+// announcedAll tells whether the peer had all of its routes before, on the device
+// or not.
 func (b before) announcedAll(p *Peer) bool {
 	had := b.announced[p.ID()]
 	return !slices.ContainsFunc(p.Routes, func(r netip.Prefix) bool { return !slices.Contains(had, r) })

@@ -1,7 +1,7 @@
 package plan
 
-// What a gateway may be, in bytes. Where the owner's own peers are more, it is
-// refused.
+// How large a gateway may be, in bytes. Where its owner's own peers make it
+// larger, it is refused.
 const (
 	// MaxResponse is what Crossplane's gRPC client accepts, less some room for the
 	// conditions.
@@ -20,15 +20,16 @@ const MaxQRCode = 2953
 const (
 	// maxAttached is how many WireguardPeers a gateway looks at.
 	maxAttached = 1000
-	// maxAttachedRoutes is how many routes they may announce together, whoever of
-	// them is on the device: all are in the status, and in narrow configurations.
+	// maxAttachedRoutes is how many routes they may announce together. Those of
+	// disabled ones count, too: they are in the status, and in the configurations of
+	// peers with allowedIPs.
 	maxAttachedRoutes = 1000
-	// maxRejectedSize is what is kept for the entries in the status of those that
-	// find no room, so that they are told, in bytes.
+	// maxRejectedSize is what newcomers leave for the entries in the status of
+	// those that find no room, so that they are told, in bytes.
 	maxRejectedSize = 128 << 10
-	// maxPeerSize is how much of the configuration one of them may be, in bytes.
+	// maxPeerSize is how much of the configuration one of them may take, in bytes.
 	maxPeerSize = 32 << 10
-	// maxPeersSize is how much of the configuration all peers together may be
+	// maxPeersSize is how much of the configuration all peers may take together
 	// before WireguardPeers find no room any more, in bytes.
 	maxPeersSize = 768 << 10
 	// servedSize is added for WireguardPeers that are served and ask for no more.

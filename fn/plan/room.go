@@ -52,7 +52,7 @@ func (g *Gateway) room(in *Inputs) room {
 			g.inline(p, own, &r)
 		}
 		if r.response < 0 {
-			break // Nothing is left, however much the others need.
+			break // Nothing is left, whatever the others need.
 		}
 	}
 	return r
@@ -62,10 +62,10 @@ func (g *Gateway) room(in *Inputs) room {
 type asking struct {
 	id     string
 	rank   int  // the least is served first
-	more   bool // who was served asks for routes that it did not have
+	more   bool // it asks for routes that it did not have
 	size   int  // of its part of the configuration, in bytes
-	held   need // by one that has an address, and keeps it even where it is rejected
-	need   need // beside what it holds
+	held   need // what it keeps with its address, even where it is rejected
+	need   need // what it asks for beside
 	reject func(reason, message string)
 }
 
@@ -76,12 +76,12 @@ const (
 	rankNew
 )
 
-// withinRoom rejects the WireguardPeers for which the gateway has no room. Who
-// was there and asks for no more routes stays, as far as the configuration holds
-// it, and so does the address of everybody who has one. The others take part in
-// nothing any more: those that withinRoom returns have an entry in the status
-// only, with the duplicates among them, and for whom even that has no room is
-// refused.
+// withinRoom rejects the WireguardPeers for which the gateway has no room. One
+// that was served and asks for no more routes stays, as far as the configuration
+// holds it. One that is rejected and has an address keeps it, and the others take
+// part in nothing any more. withinRoom returns those of them that still have an
+// entry in the status, and the duplicates that do. For the rest there is no room
+// to be told, and they are refused.
 func (g *Gateway) withinRoom(in *Inputs, before before, duplicates []Peer) (apart []Peer) {
 	room := g.room(in)
 	all := g.asking(before, duplicates, room.repeated)
@@ -126,25 +126,27 @@ func (g *Gateway) withinRoom(in *Inputs, before before, duplicates []Peer) (apar
 	return apart
 }
 
-// lacks says why a WireguardPeer cannot have what it needs, and nothing where it
-// can.
+// lacks says what there is not enough of for a WireguardPeer, and nothing where
+// there is enough of everything.
 func (r *room) lacks(a asking) (message string) {
 	// Who needs nothing of something does not lack it, however little is left.
 	beyond := func(needed, left int) bool { return needed > max(left, 0) }
 	stays := a.rank != rankNew && !a.more
+	config := r.config
+	if stays {
+		config += servedSize
+	}
 	switch {
 	case a.size > maxPeerSize:
 		return fmt.Sprintf("the access rules of peer %q, within those of the gateway's owner, are %d bytes, and at most %d fit: use fewer or wider rules", a.id, a.size, maxPeerSize)
-	case stays && a.need.config > r.config+servedSize:
-		return fmt.Sprintf("the gateway's configuration has no room left for peer %q: use fewer access rules, or another gateway", a.id)
+	case beyond(a.need.config, config):
+		return fmt.Sprintf("the gateway's configuration has no room left for the access rules and routes of peer %q: use fewer of them, or another gateway", a.id)
 	case stays:
 		return ""
-	case beyond(a.need.narrow, r.narrow):
-		return fmt.Sprintf("the configurations and QR codes of the gateway's own peers have no room left for the routes of peer %q: use fewer of them, or another gateway", a.id)
 	case beyond(a.need.routes, r.routes):
 		return fmt.Sprintf("WireguardPeers announce at most %d routes of one gateway, and there is no room left for those of peer %q: use fewer of them, or another gateway", maxAttachedRoutes, a.id)
-	case beyond(a.need.config, r.config):
-		return fmt.Sprintf("the gateway's configuration has no room left for the access rules and routes of peer %q: use fewer of them, or another gateway", a.id)
+	case beyond(a.need.narrow, r.narrow):
+		return fmt.Sprintf("the configurations and QR codes of the gateway's own peers have no room left for the routes of peer %q: use fewer of them, or another gateway", a.id)
 	case beyond(a.need.object, r.object-maxRejectedSize), beyond(a.need.response, r.response-maxRejectedSize):
 		return fmt.Sprintf("the gateway has no room left for the settings and routes of peer %q: use fewer of them, or another gateway", a.id)
 	default:
@@ -169,8 +171,8 @@ func (g *Gateway) asking(before before, duplicates []Peer, repeated int) []askin
 	return all
 }
 
-// askingPods is what a class of pods asks for. It has no address to keep, so it
-// holds nothing.
+// askingPods is what a class of pods asks for. It has no address, so it holds
+// nothing.
 func askingPods(c *PodClass, before before) asking {
 	a := asking{id: c.ID(), rank: rankNew, need: entry, reject: c.reject}
 	if c.State == v1alpha1.PeerActive {
@@ -181,7 +183,7 @@ func askingPods(c *PodClass, before before) asking {
 	return a
 }
 
-// askingPeer is what a peer asks for. Without an address it asks for one.
+// askingPeer is what a client asks for. One without an address asks for one, too.
 func (g *Gateway) askingPeer(p *Peer, before before, repeated int) asking {
 	a := asking{id: p.ID(), rank: rankNew, need: entry.withConfig(g.reservationSize(p)), reject: p.reject}
 	if _, ok := before.addresses[a.id]; ok {

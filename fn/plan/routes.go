@@ -12,7 +12,7 @@ import (
 // some: traffic can go to one of them only. Peers that are off the device are in
 // nobody's way, so that one site can stand in for another.
 func (g *Gateway) distinctRoutes(before before) {
-	// Who had which of them is looked at network by network.
+	// Who had what is decided for each network below, not for all of a peer.
 	asking := g.settledFirst(before, func(*Peer) bool { return false })
 	asking = slices.DeleteFunc(asking, func(p *Peer) bool { return len(p.Routes) == 0 || p.State != v1alpha1.PeerActive })
 
@@ -30,7 +30,8 @@ func (g *Gateway) distinctRoutes(before before) {
 	for _, p := range asking {
 		d.judge(p)
 	}
-	// Only now is it known who has what, and the same is said in every pass.
+	// Peers are rejected only now that it is known who has what, so that messages
+	// are the same in every pass.
 	for _, p := range asking {
 		for _, r := range p.Routes {
 			if o := d.networks[r].overlapping(); o != nil && o.peer != p {
@@ -48,8 +49,8 @@ type routeDecision struct {
 }
 
 // judge gives a peer all networks that it asks for, if others have none of them.
-// Who had some of them until now is judged before, so that nobody loses a network
-// to a peer that asks for more than it had.
+// Peers that had some of them until now are judged first, so that nobody loses a
+// network to a peer that asks for more than it had.
 func (d *routeDecision) judge(p *Peer) {
 	if d.judged[p] {
 		return
@@ -109,8 +110,9 @@ func (n *network) keep(p *Peer) {
 	}
 }
 
-// take gives the network to the peer. Of those within another, the first is
-// known there, in whichever order they are taken: messages name it.
+// take gives the network to the peer. Networks around it remember the first one
+// that is taken within them, by address and not by the order of taking: messages
+// name it.
 func (n *network) take(p *Peer) {
 	n.taken = &site{peer: p, net: n.net}
 	for o := n.around; o != nil; o = o.around {

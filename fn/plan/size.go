@@ -13,14 +13,14 @@ import (
 	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
 )
 
-// Upper bounds of what is not measured, in bytes.
+// Estimates of what is not measured, in bytes. They err on the high side.
 const (
 	entrySize     = 1 << 10   // a WireguardPeer in the status, without routes: its messages are short
 	inlineSize    = 400       // an inline peer in the status, without names and routes
 	secretSize    = 400       // its Secret, without names and configurations
 	fixedSize     = 128 << 10 // the objects that every gateway has, beside what its spec says
-	minQRCode     = 4500      // a QR code, as an image and drawn, to which comes
-	qrCodePerByte = 28        // what each byte of its text adds
+	minQRCode     = 4500      // a QR code as an image and as text, without its content
+	qrCodePerByte = 28        // what each byte of its content adds
 )
 
 // entry is what a WireguardPeer needs that only has an entry in the status.
@@ -33,7 +33,7 @@ func (n need) withConfig(size int) need {
 	return n
 }
 
-// withRoutes adds routes, to the status and to what narrow configurations are.
+// withRoutes adds routes, to the status and to the narrow configurations.
 func (n need) withRoutes(routes []netip.Prefix, repeated int) need {
 	text := textSize(routes)
 	n.routes += len(routes)
@@ -88,14 +88,14 @@ func containsAll(outer, inner []netip.Prefix) bool {
 	return !slices.ContainsFunc(inner, func(n netip.Prefix) bool { return !within(n) })
 }
 
-// reservationSize is how much of the configuration the addresses of a peer are
-// that is not on the device.
+// reservationSize is how many bytes of the configuration a peer takes that is not
+// on the device: it keeps its addresses there.
 func (g *Gateway) reservationSize(p *Peer) int {
 	return len(p.ID()) + len(`"":[],`) + g.addressesSize()
 }
 
-// addressesSize is how much the addresses of a peer are at most, which it does
-// not have yet.
+// addressesSize is how many bytes the addresses of a peer take at most. They are
+// not known yet.
 func (g *Gateway) addressesSize() int {
 	n := 0
 	for _, pool := range g.Pools {
@@ -104,8 +104,8 @@ func (g *Gateway) addressesSize() int {
 	return n
 }
 
-// textSize is how much routes are in a status or in a configuration, with what
-// stands between them.
+// textSize is how many bytes routes take in a status or in a configuration, with
+// what stands between them.
 func textSize(routes []netip.Prefix) int {
 	const between = 8
 	n := 0
@@ -115,16 +115,17 @@ func textSize(routes []netip.Prefix) int {
 	return n
 }
 
-// inBase64 is how much bytes of a Secret are in a response.
+// inBase64 is how many bytes of a response so many bytes of a Secret take.
 func inBase64(n int) int { return (n + 2) / 3 * 4 }
 
-// deviceSize is how much of the configuration a peer is, but for its addresses.
+// deviceSize is how many bytes of the configuration a peer takes, without its
+// addresses.
 func deviceSize(p wireguard.Peer) int {
 	p.Addresses = nil
 	return size(p)
 }
 
-// size is how much of the configuration a peer or a class of pods is, in bytes.
+// size is how many bytes of the configuration a peer or a class of pods takes.
 func size(p any) int {
 	b, err := json.Marshal(p)
 	if err != nil {

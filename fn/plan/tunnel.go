@@ -29,8 +29,9 @@ func (g *Gateway) TunnelConfig(p *Peer) wireguard.ClientConfig {
 	c.FwMark = wireguard.FirewallMark
 
 	local := "udp://" + tunnelLocal + ":" + spec.JoinHostPort("127.0.0.1", g.ListenPort) + "?timeout_sec=0"
-	// A prefix that begins with a dash would be taken for an option. Who has another
-	// need not get a new configuration for it.
+	// A prefix that begins with a dash would be taken for an option, so it follows an
+	// equals sign. Other prefixes stay as they are: their configurations need not
+	// change.
 	prefix := " '" + g.TunnelPathPrefix() + "'"
 	if strings.HasPrefix(g.TunnelPathPrefix(), "-") {
 		prefix = "=" + prefix[1:]
