@@ -19,15 +19,6 @@ type need struct {
 	narrow   int // bytes of routes that come to each narrow configuration
 }
 
-// spend takes what a peer needs, whether there is enough or not.
-func (n *need) spend(p need) {
-	n.routes -= p.routes
-	n.config -= p.config
-	n.object -= p.object
-	n.response -= p.response
-	n.narrow -= p.narrow
-}
-
 // room is what a gateway has left for WireguardPeers.
 type room struct {
 	need
@@ -56,6 +47,15 @@ func (g *Gateway) room(in *Inputs) room {
 		}
 	}
 	return r
+}
+
+// spend takes what a peer needs, whether there is enough or not.
+func (r *room) spend(n need) {
+	r.routes -= n.routes
+	r.config -= n.config
+	r.object -= n.object
+	r.response -= n.response
+	r.narrow -= n.narrow
 }
 
 // asking is a WireguardPeer that asks for room.
