@@ -26,10 +26,11 @@ import (
 	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
 )
 
-// Files within the state directory: the peers' endpoints, and the pods that are
-// served.
+// Files within the state directory: the peers' endpoints, who has which of their
+// addresses, and the pods that are served.
 const (
 	endpointsFile = "endpoints.json"
+	ownersPath    = "owners.json"
 	podsFile      = "pods.json"
 )
 
@@ -85,6 +86,7 @@ func Run(ctx context.Context, o Options, log *slog.Logger) error {
 
 	defer g.firewall.Close()
 	client := apiClient(o, log)
+	g.restoreOwners(filepath.Join(o.StateDir, ownersPath))
 	g.restorePods(client, filepath.Join(o.StateDir, podsFile))
 	if o.Once {
 		return g.once(ctx, o, client)

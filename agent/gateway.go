@@ -56,6 +56,11 @@ type gateway struct {
 	publish  func(wireguard.Report) // nil where there is no ConfigMap
 	pods     joined
 
+	// owners are the peers whose addresses the kernel may have connections of.
+	// Without names nobody knows.
+	owners     owners
+	ownersFile ownersFile
+
 	config   *config.Config // in force, or about to be
 	rejected string         // why a newer one is not
 	applied  string         // hash of the one that was applied last

@@ -81,9 +81,10 @@ func (g *gateway) sync(ctx context.Context, cause string) {
 // goes first, then the firewall changes, and only then comes what is new. The
 // rules that keep traffic in the tunnel are there before the device is up.
 //
-// An address that passes from one pod to another, or to nobody, is blocked
-// before the pod is revoked, and its connections are forgotten before anything
-// else changes, so that no other pod gets what is meant for this one.
+// An address that passes from one peer or pod to another, or to nobody, has its
+// connections forgotten before anything else changes, so that nobody else gets
+// what is meant for this one. That of a pod is also outside of the tunnel, and so
+// it is blocked before the pod is revoked.
 func (g *gateway) apply(c *config.Config) (device.Changes, []string, error) {
 	uplink, uplinkErr := findUplink(c)
 	own, ownErr := ownNetworks(c, uplink)
@@ -97,6 +98,9 @@ func (g *gateway) apply(c *config.Config) (device.Changes, []string, error) {
 		return device.Changes{}, nil, err
 	}
 	if err := route.Forget(left); err != nil {
+		return device.Changes{}, nil, err
+	}
+	if err := g.forgetLeft(c); err != nil {
 		return device.Changes{}, nil, err
 	}
 	if err := errors.Join(uplinkErr, ownErr); err != nil {

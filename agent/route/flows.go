@@ -12,6 +12,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// Flow is a connection that the kernel knows.
+type Flow struct {
+	// Ends are the sources and destinations of both directions, which differ where
+	// an address is translated. One that cannot be read is the zero value.
+	Ends [4]netip.Addr
+	// Source has opened it, and Destination is who answers: where its address was
+	// translated, the one that it was translated to. A protocol without ports has
+	// port 0.
+	Source      netip.Addr
+	Destination netip.AddrPort
+	Protocol    uint8
+	Mark        uint32
+}
+
 // Forget makes the kernel forget every connection of these addresses. Who has
 // one of them next would get the answers to the one before: the kernel still
 // knows whom it has to pass them on to.
@@ -23,9 +37,17 @@ func Forget(addresses []netip.Addr) error {
 	for _, a := range addresses {
 		of[a] = true
 	}
+	return ForgetFlows(func(f Flow) bool {
+		return slices.ContainsFunc(f.Ends[:], func(a netip.Addr) bool { return of[a] })
+	})
+}
+
+// ForgetFlows makes the kernel forget the connections for which this is true. It
+// reads all there are, which may be many thousands.
+func ForgetFlows(which func(Flow) bool) error {
 	const attempts = 5
 	for range attempts {
-		flows, err := flowsOf(of)
+		flows, err := list(which)
 		if err != nil && !errors.Is(err, nl.ErrDumpInterrupted) {
 			return fmt.Errorf("cannot list connections: %w", err)
 		}
@@ -51,16 +73,21 @@ const (
 	flowHeader    = 4 // struct nfgenmsg
 	tupleOriginal = 1 // CTA_TUPLE_ORIG
 	tupleReply    = 2 // CTA_TUPLE_REPLY
+	flowMark      = 8 // CTA_MARK
 	tupleIP       = 1 // CTA_TUPLE_IP
-	lastIP        = 4 // CTA_IP_V6_DST, after the other source and destinations
+	tupleProtocol = 2 // CTA_TUPLE_PROTO
+	source4       = 1 // CTA_IP_V4_SRC
+	destination4  = 2 // CTA_IP_V4_DST
+	source6       = 3 // CTA_IP_V6_SRC
+	destination6  = 4 // CTA_IP_V6_DST
+	protocolNum   = 1 // CTA_PROTO_NUM
+	sourcePort    = 2 // CTA_PROTO_SRC_PORT
 )
 
-// flowsOf reads all connections, of which there may be many thousands, and keeps
-// those of the addresses.
-func flowsOf(of map[netip.Addr]bool) ([]flow, error) {
+func list(which func(Flow) bool) ([]flow, error) {
 	var out []flow
 	err := flowRequest(nl.IPCTNL_MSG_CT_GET, unix.NLM_F_DUMP, unix.AF_UNSPEC).ExecuteIter(unix.NETLINK_NETFILTER, 0, func(m []byte) bool {
-		if f := flow(m); f.isOf(of) {
+		if f := flow(m); which(f.read()) {
 			out = append(out, slices.Clone(f))
 		}
 		return true
@@ -68,28 +95,63 @@ func flowsOf(of map[netip.Addr]bool) ([]flow, error) {
 	return out, err
 }
 
-// isOf tells whether any end of the connection, in any direction, is one of the
-// addresses.
-func (f flow) isOf(of map[netip.Addr]bool) bool {
+func (f flow) read() Flow {
+	out := Flow{}
 	if len(f) < flowHeader {
-		return false
+		return out
 	}
-	for kind, tuple := range attributes(f[flowHeader:]) {
-		if kind != tupleOriginal && kind != tupleReply {
-			continue
-		}
-		for kind, ips := range attributes(tuple) {
-			if kind != tupleIP {
-				continue
+	for kind, value := range attributes(f[flowHeader:]) {
+		switch kind {
+		case tupleOriginal:
+			t := readTuple(value)
+			out.Source, out.Protocol = t.source, t.protocol
+			out.Ends[0], out.Ends[1] = t.source, t.destination
+		case tupleReply:
+			t := readTuple(value)
+			out.Destination = netip.AddrPortFrom(t.source, t.port)
+			out.Ends[2], out.Ends[3] = t.source, t.destination
+		case flowMark:
+			if len(value) == 4 {
+				out.Mark = binary.BigEndian.Uint32(value)
 			}
-			for kind, ip := range attributes(ips) {
-				if a, ok := netip.AddrFromSlice(ip); ok && kind <= lastIP && of[a] {
-					return true
+		}
+	}
+	return out
+}
+
+// tuple is one direction of a connection. The port is the source's.
+type tuple struct {
+	source, destination netip.Addr
+	port                uint16
+	protocol            uint8
+}
+
+func readTuple(b []byte) tuple {
+	t := tuple{}
+	for kind, value := range attributes(b) {
+		switch kind {
+		case tupleIP:
+			for kind, ip := range attributes(value) {
+				a, _ := netip.AddrFromSlice(ip)
+				switch kind {
+				case source4, source6:
+					t.source = a
+				case destination4, destination6:
+					t.destination = a
+				}
+			}
+		case tupleProtocol:
+			for kind, value := range attributes(value) {
+				switch {
+				case kind == protocolNum && len(value) == 1:
+					t.protocol = value[0]
+				case kind == sourcePort && len(value) == 2:
+					t.port = binary.BigEndian.Uint16(value)
 				}
 			}
 		}
 	}
-	return false
+	return t
 }
 
 // forget deletes the connection, which may be gone by now.

@@ -1,0 +1,184 @@
+package agent
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/wireguardgateway/function-wireguard-gateway/agent/config"
+	"github.com/wireguardgateway/function-wireguard-gateway/agent/route"
+)
+
+// owners are the names of the peers that have networks. Where one network lies
+// within another, the smaller one decides, as on the device.
+type owners struct {
+	names   map[netip.Prefix]string
+	lengths []int // of the prefixes, the longest first
+}
+
+// unknownOwner is no name that a peer can have.
+const unknownOwner = "unknown"
+
+func newOwners(names map[netip.Prefix]string) owners {
+	o := owners{names: names}
+	seen := map[int]bool{}
+	for n := range names {
+		seen[n.Bits()] = true
+	}
+	o.lengths = slices.SortedFunc(maps.Keys(seen), func(a, b int) int { return cmp.Compare(b, a) })
+	return o
+}
+
+func ownersOfPeers(c *config.Config) owners {
+	names := make(map[netip.Prefix]string, 2*len(c.Peers))
+	for _, p := range c.Peers {
+		for _, n := range p.AllowedIPs() {
+			names[n] = config.PeerName(p)
+		}
+	}
+	return newOwners(names)
+}
+
+// unknownOwners say of all that is inside the tunnel that it was somebody else's.
+func unknownOwners(c *config.Config) owners {
+	names := map[netip.Prefix]string{}
+	for _, n := range inside(c) {
+		names[n] = unknownOwner
+	}
+	return newOwners(names)
+}
+
+// of returns who has a network, and empty where nobody has.
+func (o owners) of(n netip.Prefix) string {
+	for _, bits := range o.lengths {
+		if bits > n.Bits() {
+			continue
+		}
+		if p, err := n.Addr().Prefix(bits); err == nil && o.names[p] != "" {
+			return o.names[p]
+		}
+	}
+	return ""
+}
+
+// left tells whether who had a network has it no longer.
+func (o owners) left(to owners, n netip.Prefix) bool {
+	before := o.of(n)
+	return before != "" && before != to.of(n)
+}
+
+// anyLeft tells whether there is a network that left makes true.
+func (o owners) anyLeft(to owners) bool {
+	for n, name := range o.names {
+		if to.of(n) != name {
+			return true
+		}
+	}
+	for n := range to.names {
+		if o.left(to, n) {
+			return true
+		}
+	}
+	return false
+}
+
+// forgetLeft makes the kernel forget the connections of what is taken from a
+// peer, so that nobody else gets what is meant for it. A peer goes by its name:
+// with another key it is the same one.
+func (g *gateway) forgetLeft(c *config.Config) error {
+	before, after := g.owners, ownersOfPeers(c)
+	if before.names == nil {
+		before = unknownOwners(c)
+	}
+	if before.anyLeft(after) {
+		err := route.ForgetFlows(func(f route.Flow) bool {
+			return slices.ContainsFunc(f.Ends[:], func(a netip.Addr) bool {
+				return a.IsValid() && before.left(after, netip.PrefixFrom(a, a.BitLen()))
+			})
+		})
+		if err != nil {
+			return err
+		}
+	}
+	g.owners = after
+	if err := g.ownersFile.write(after.names); err != nil {
+		g.log.Warn("cannot keep owners of addresses for a restart", "error", err)
+	}
+	return nil
+}
+
+// restoreOwners takes over who had what when the agent before this one ended.
+// The kernel has its connections still. Where nobody knows, they may be
+// anybody's.
+func (g *gateway) restoreOwners(path string) {
+	g.ownersFile.path = path
+	names, err := g.ownersFile.read()
+	if err != nil {
+		g.log.Warn("cannot restore owners of addresses, their connections are forgotten", "error", err)
+	}
+	g.owners = newOwners(names)
+}
+
+// ownersFile keeps the owners over a restart of the agent.
+type ownersFile struct {
+	path    string
+	written map[netip.Prefix]string
+}
+
+const ownersVersion = 1
+
+type ownersDocument struct {
+	Version int                     `json:"version"`
+	Owners  map[netip.Prefix]string `json:"owners"`
+}
+
+// read returns nil where there is no file.
+func (f *ownersFile) read() (map[netip.Prefix]string, error) {
+	b, err := os.ReadFile(f.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot read owners: %w", err)
+	}
+	d := ownersDocument{}
+	if err := json.Unmarshal(b, &d); err != nil {
+		return nil, fmt.Errorf("cannot decode owners: %w", err)
+	}
+	if d.Version != ownersVersion {
+		return nil, fmt.Errorf("cannot decode owners: version %d is not known", d.Version)
+	}
+	return d.Owners, nil
+}
+
+// write replaces the file if the owners differ from those it wrote last. A crash
+// leaves the old file or the new one, never half of one. Where it cannot be
+// written, there is none: a wrong one is worse.
+func (f *ownersFile) write(names map[netip.Prefix]string) error {
+	if f.written != nil && maps.Equal(f.written, names) {
+		return nil
+	}
+	f.written = nil
+	b, err := json.Marshal(ownersDocument{Version: ownersVersion, Owners: names})
+	if err != nil {
+		return fmt.Errorf("cannot encode owners: %w", err)
+	}
+	temporary := filepath.Join(filepath.Dir(f.path), "."+filepath.Base(f.path))
+	err = os.WriteFile(temporary, b, 0o600)
+	if err == nil {
+		err = os.Rename(temporary, f.path)
+	}
+	if err != nil {
+		_ = os.Remove(f.path)
+		return fmt.Errorf("cannot write owners: %w", err)
+	}
+	f.written = names
+	return nil
+}
