@@ -70,11 +70,12 @@ const (
 // only.
 //
 // What a peer sends is taken or dropped in this order: it has to leave where
-// peers' traffic may leave; replies to connections that others opened pass;
-// traffic to other peers needs PeerToPeer; its source has to be an address or
+// peers' traffic may leave; traffic to other peers needs PeerToPeer; replies to
+// connections that others opened pass; its source has to be an address or
 // network of a peer, whose access rules then decide. The packets of a running
 // connection are judged again each time, so that access that is taken back
-// ends at once.
+// ends at once. Replies to a peer pass as long as the kernel knows whom they
+// are for: what a peer may no longer reach has to be forgotten, see Accepts.
 //
 // Addresses of peers are inside the tunnel and nowhere else. Those of pods are
 // outside too: there they send our own datagrams, and whatever the gateway
@@ -246,13 +247,14 @@ func fromPeersRules(c *config.Config) []rule {
 		clampMSS(),
 		match(jump(exits)),
 		match(ctState(expr.CtStateBitINVALID), drop()),
-		match(ctReply(), ctState(expr.CtStateBitESTABLISHED), accept()),
-		match(ctState(expr.CtStateBitRELATED), accept()),
 	}
+	// Also of connections that were opened when they might be.
 	if !c.PeerToPeer {
 		rules = append(rules, match(oif(wireguard.Device), reject()))
 	}
 	return append(rules,
+		match(ctReply(), ctState(expr.CtStateBitESTABLISHED), accept()),
+		match(ctState(expr.CtStateBitRELATED), accept()),
 		match(saddrVerdict(peers4, true)),
 		match(saddrVerdict(peers6, false)),
 		match(drop()),
