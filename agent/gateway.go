@@ -56,10 +56,12 @@ type gateway struct {
 	publish  func(wireguard.Report) // nil where there is no ConfigMap
 	pods     joined
 
-	// owners are the peers whose addresses the kernel may have connections of.
-	// Without names nobody knows.
+	// owners are the peers whose addresses the kernel may have connections of,
+	// and access is what they were checked against. Without any value nobody
+	// knows.
 	owners     owners
 	ownersFile ownersFile
+	access     byNetwork[accessRules]
 
 	config   *config.Config // in force, or about to be
 	rejected string         // why a newer one is not

@@ -16,25 +16,42 @@ import (
 	"github.com/wireguardgateway/function-wireguard-gateway/agent/route"
 )
 
-// owners are the names of the peers that have networks. Where one network lies
-// within another, the smaller one decides, as on the device.
-type owners struct {
-	names   map[netip.Prefix]string
+// byNetwork is what peers have by their networks. Where one network lies within
+// another, the smaller one decides, as on the device.
+type byNetwork[T any] struct {
+	values  map[netip.Prefix]T
 	lengths []int // of the prefixes, the longest first
 }
 
-// unknownOwner is no name that a peer can have.
-const unknownOwner = "unknown"
-
-func newOwners(names map[netip.Prefix]string) owners {
-	o := owners{names: names}
+func newByNetwork[T any](values map[netip.Prefix]T) byNetwork[T] {
 	seen := map[int]bool{}
-	for n := range names {
+	for n := range values {
 		seen[n.Bits()] = true
 	}
-	o.lengths = slices.SortedFunc(maps.Keys(seen), func(a, b int) int { return cmp.Compare(b, a) })
-	return o
+	return byNetwork[T]{values: values, lengths: slices.SortedFunc(maps.Keys(seen), func(a, b int) int { return cmp.Compare(b, a) })}
 }
+
+// of returns what there is for a network, and false where there is nothing.
+func (x byNetwork[T]) of(n netip.Prefix) (T, bool) {
+	for _, bits := range x.lengths {
+		if bits > n.Bits() {
+			continue
+		}
+		if p, err := n.Addr().Prefix(bits); err == nil {
+			if v, there := x.values[p]; there {
+				return v, true
+			}
+		}
+	}
+	var none T
+	return none, false
+}
+
+// owners are the names of the peers.
+type owners struct{ byNetwork[string] }
+
+// unknownOwner is no name that a peer can have.
+const unknownOwner = "unknown"
 
 func ownersOfPeers(c *config.Config) owners {
 	names := make(map[netip.Prefix]string, 2*len(c.Peers))
@@ -43,7 +60,7 @@ func ownersOfPeers(c *config.Config) owners {
 			names[n] = config.PeerName(p)
 		}
 	}
-	return newOwners(names)
+	return owners{newByNetwork(names)}
 }
 
 // unknownOwners say of all that is inside the tunnel that it was somebody else's.
@@ -52,38 +69,23 @@ func unknownOwners(c *config.Config) owners {
 	for _, n := range inside(c) {
 		names[n] = unknownOwner
 	}
-	return newOwners(names)
-}
-
-// of returns who has a network, and empty where nobody has.
-func (o owners) of(n netip.Prefix) string {
-	for _, bits := range o.lengths {
-		if bits > n.Bits() {
-			continue
-		}
-		if p, err := n.Addr().Prefix(bits); err == nil && o.names[p] != "" {
-			return o.names[p]
-		}
-	}
-	return ""
+	return owners{newByNetwork(names)}
 }
 
 // left tells whether who had a network has it no longer.
 func (o owners) left(to owners, n netip.Prefix) bool {
-	before := o.of(n)
-	return before != "" && before != to.of(n)
+	before, had := o.of(n)
+	after, _ := to.of(n)
+	return had && before != after
 }
 
 // anyLeft tells whether there is a network that left makes true.
 func (o owners) anyLeft(to owners) bool {
-	for n, name := range o.names {
-		if to.of(n) != name {
-			return true
-		}
-	}
-	for n := range to.names {
-		if o.left(to, n) {
-			return true
+	for _, names := range []map[netip.Prefix]string{o.values, to.values} {
+		for n := range names {
+			if o.left(to, n) {
+				return true
+			}
 		}
 	}
 	return false
@@ -94,13 +96,13 @@ func (o owners) anyLeft(to owners) bool {
 // with another key it is the same one.
 func (g *gateway) forgetLeft(c *config.Config) error {
 	before, after := g.owners, ownersOfPeers(c)
-	if before.names == nil {
+	if before.values == nil {
 		before = unknownOwners(c)
 	}
 	if before.anyLeft(after) {
 		err := route.ForgetFlows(func(f route.Flow) bool {
 			return slices.ContainsFunc(f.Ends[:], func(a netip.Addr) bool {
-				return a.IsValid() && before.left(after, netip.PrefixFrom(a, a.BitLen()))
+				return before.left(after, netip.PrefixFrom(a, a.BitLen()))
 			})
 		})
 		if err != nil {
@@ -108,7 +110,7 @@ func (g *gateway) forgetLeft(c *config.Config) error {
 		}
 	}
 	g.owners = after
-	if err := g.ownersFile.write(after.names); err != nil {
+	if err := g.ownersFile.write(after.values); err != nil {
 		g.log.Warn("cannot keep owners of addresses for a restart", "error", err)
 	}
 	return nil
@@ -123,7 +125,7 @@ func (g *gateway) restoreOwners(path string) {
 	if err != nil {
 		g.log.Warn("cannot restore owners of addresses, their connections are forgotten", "error", err)
 	}
-	g.owners = newOwners(names)
+	g.owners = owners{newByNetwork(names)}
 }
 
 // ownersFile keeps the owners over a restart of the agent.
@@ -135,8 +137,9 @@ type ownersFile struct {
 const ownersVersion = 1
 
 type ownersDocument struct {
-	Version int                     `json:"version"`
-	Owners  map[netip.Prefix]string `json:"owners"`
+	Version int `json:"version"`
+	// Owners have their networks by their names.
+	Owners map[string][]netip.Prefix `json:"owners"`
 }
 
 // read returns nil where there is no file.
@@ -155,7 +158,13 @@ func (f *ownersFile) read() (map[netip.Prefix]string, error) {
 	if d.Version != ownersVersion {
 		return nil, fmt.Errorf("cannot decode owners: version %d is not known", d.Version)
 	}
-	return d.Owners, nil
+	names := map[netip.Prefix]string{}
+	for name, networks := range d.Owners {
+		for _, n := range networks {
+			names[n] = name
+		}
+	}
+	return names, nil
 }
 
 // write replaces the file if the owners differ from those it wrote last. A crash
@@ -166,7 +175,11 @@ func (f *ownersFile) write(names map[netip.Prefix]string) error {
 		return nil
 	}
 	f.written = nil
-	b, err := json.Marshal(ownersDocument{Version: ownersVersion, Owners: names})
+	d := ownersDocument{Version: ownersVersion, Owners: map[string][]netip.Prefix{}}
+	for n, name := range names {
+		d.Owners[name] = append(d.Owners[name], n)
+	}
+	b, err := json.Marshal(d)
 	if err != nil {
 		return fmt.Errorf("cannot encode owners: %w", err)
 	}

@@ -20,7 +20,7 @@ func having(lines ...string) owners {
 			names[netip.MustParsePrefix(n)] = f[0]
 		}
 	}
-	return newOwners(names)
+	return owners{newByNetwork(names)}
 }
 
 func TestOwnersLeft(t *testing.T) {
@@ -78,10 +78,10 @@ func TestOwnersFile(t *testing.T) {
 	}
 	f := ownersFile{path: path}
 	for _, o := range []owners{having(), having("vpn/phone 10.8.0.2/32 fd00:8::2/128")} {
-		if err := f.write(o.names); err != nil {
+		if err := f.write(o.values); err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(o.names, read(), cmpopts.EquateComparable(netip.Prefix{})); diff != "" {
+		if diff := cmp.Diff(o.values, read(), cmpopts.EquateComparable(netip.Prefix{})); diff != "" {
 			t.Errorf("-want, +got:\n%s", diff)
 		}
 	}
@@ -95,7 +95,7 @@ func TestOwnersFile(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(dir, ".owners.json"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.write(having().names); err == nil {
+	if err := f.write(having().values); err == nil {
 		t.Error("want an error")
 	}
 	if got := read(); got != nil {

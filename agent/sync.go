@@ -78,7 +78,8 @@ func (g *gateway) sync(ctx context.Context, cause string) {
 
 // apply is one sync from top to bottom. The order keeps it closed at each
 // point, whether the agent is killed there or a step fails: what is revoked
-// goes first, then the firewall changes, and only then comes what is new. The
+// goes first, then the firewall changes, and with it what peers may no longer
+// reach is forgotten, and only then comes what is new. The
 // rules that keep traffic in the tunnel are there before the device is up.
 //
 // An address that passes from one peer or pod to another, or to nobody, has its
@@ -113,6 +114,9 @@ func (g *gateway) apply(c *config.Config) (device.Changes, []string, error) {
 	}
 	if wrote {
 		g.log.Debug("wrote firewall")
+	}
+	if err := g.forgetRejected(c); err != nil {
+		return device.Changes{}, nil, err
 	}
 	if err := ensureRules(c); err != nil {
 		return device.Changes{}, nil, err

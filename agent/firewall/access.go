@@ -4,6 +4,8 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"net/netip"
+	"slices"
 
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
@@ -93,4 +95,35 @@ func protocolMatches(a wireguard.AccessRule) [][]expr.Any {
 		}
 	}
 	return out
+}
+
+// Accepts tells whether a peer's list lets it open a connection, as the rules
+// that it is translated to do.
+func Accepts(list []wireguard.AccessRule, protocol uint8, to netip.AddrPort) bool {
+	for _, a := range list {
+		if (!a.To.CIDR.IsValid() || a.To.CIDR.Contains(to.Addr())) && matches(a, protocol, to) {
+			return a.Action == wireguard.Accept
+		}
+	}
+	return len(list) == 0
+}
+
+func matches(a wireguard.AccessRule, protocol uint8, to netip.AddrPort) bool {
+	switch a.Protocol {
+	case wireguard.ProtocolICMP:
+		return to.Addr().Is4() && protocol == unix.IPPROTO_ICMP || to.Addr().Is6() && protocol == unix.IPPROTO_ICMPV6
+	case wireguard.ProtocolTCP:
+		if protocol != unix.IPPROTO_TCP {
+			return false
+		}
+	case wireguard.ProtocolUDP:
+		if protocol != unix.IPPROTO_UDP {
+			return false
+		}
+	}
+	if len(a.To.Ports) == 0 {
+		return true
+	}
+	return (protocol == unix.IPPROTO_TCP || protocol == unix.IPPROTO_UDP) &&
+		slices.ContainsFunc(a.To.Ports, func(r wireguard.PortRange) bool { return r.First <= to.Port() && to.Port() <= r.Last })
 }

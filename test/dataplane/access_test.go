@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/wireguardgateway/function-wireguard-gateway/test/netns"
 	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
 )
 
@@ -141,6 +142,69 @@ func TestPeerToPeer(t *testing.T) {
 	a.apply(on)
 	one.expect(t, "replies pass", map[string]bool{toTwo4: true, toTwo6: true, "icmp 10.8.0.3": true})
 	two.expect(t, "peers are destinations like others", map[string]bool{toOne4: false, toOne6: false, internet: true})
+}
+
+// Who has lost access gets nothing more of what it has asked for before: a
+// server may go on sending for ever. What it may still reach goes on.
+func TestAccessTakenBack(t *testing.T) {
+	t.Parallel()
+	t.Run("Rules", func(t *testing.T) {
+		w := newWorld(t)
+		w.server.echo(443)
+		w.pusher()
+		c := w.client(1)
+		a := w.startAgent(configWith(c.peer))
+		c.up()
+		goesOn := c.talk(net.JoinHostPort(server4, "443"))
+		c.call()
+		c.peer.Access = []wireguard.AccessRule{rule(wireguard.Accept, server4+"/32", wireguard.ProtocolTCP)}
+		a.apply(configWith(c.peer))
+		c.silent(t, "its rules let it reach TCP only")
+		if err := goesOn(); err != nil {
+			t.Errorf("a connection that it may have has ended: %v", err)
+		}
+
+		c.peer.Access = nil
+		a.apply(configWith(c.peer))
+		c.call()
+		c.peer.Access = []wireguard.AccessRule{rule(wireguard.Accept, "", wireguard.ProtocolTCP)}
+		time.Sleep(1500 * time.Millisecond) // for the agent to see where the client is
+		a.Kill()
+		a.write(encode(t, configWith(c.peer)))
+		w.runAgent().waitReady(configWith(c.peer))
+		netns.WaitFor(t, limit, "the tunnel", func() error { return c.probe("tcp " + server4 + " 443") })
+		c.silent(t, "its rules have changed while the agent was away")
+	})
+	t.Run("PeerToPeer", func(t *testing.T) {
+		w := newWorld(t)
+		w.server.echo(443)
+		c, pusher := w.client(1), w.client(2)
+		on := configWith(c.peer, pusher.peer)
+		on.PeerToPeer = true
+		a := w.startAgent(on)
+		c.up()
+		pusher.up()
+		goesOn := c.talk(net.JoinHostPort(server4, "443"))
+		pusher.push("10.8.0.3", "fd00:8::3")
+		c.callAt("10.8.0.3", "fd00:8::3")
+		on.PeerToPeer = false
+		a.apply(on)
+		c.silent(t, "peers do not reach each other any more")
+		if err := goesOn(); err != nil {
+			t.Errorf("a connection to the internet has ended: %v", err)
+		}
+	})
+}
+
+// silent expects that a client gets nothing of a pusher.
+func (c *client) silent(t *testing.T, reason string) {
+	t.Helper()
+	time.Sleep(100 * time.Millisecond) // for what is on its way
+	got := c.pushed()
+	time.Sleep(time.Second)
+	if n := got(); n != 0 {
+		t.Errorf("%s: got %d packets", reason, n)
+	}
 }
 
 // What peers reach of the gateway itself, and what reaches peers from outside.

@@ -36,17 +36,22 @@ func TestPeerAddressPasses(t *testing.T) {
 	cases := map[string]struct {
 		reason string
 		others bool // keep their connections
+		route  bool // is what the other gets
 		pass   func(w *world, a *agent, on wireguard.GatewayConfig)
 	}{
-		"AtOnce": {"one goes and the other comes in one configuration", true, func(_ *world, a *agent, on wireguard.GatewayConfig) {
+		"AtOnce": {"one goes and the other comes in one configuration", true, false, func(_ *world, a *agent, on wireguard.GatewayConfig) {
 			a.apply(on)
 		}},
-		"Unseen": {"the agent was away meanwhile", true, func(w *world, a *agent, on wireguard.GatewayConfig) {
+		"Route": {"the other has it as the network behind it", true, true, func(_ *world, a *agent, on wireguard.GatewayConfig) {
+			a.apply(on)
+		}},
+		"Unseen": {"the agent was away meanwhile", true, false, func(w *world, a *agent, on wireguard.GatewayConfig) {
+			time.Sleep(1500 * time.Millisecond) // for the agent to see where the clients are
 			a.Kill()
 			a.write(encode(w.t, on))
 			w.runAgent().waitReady(on)
 		}},
-		"Unknown": {"and nobody knows who had it", false, func(w *world, a *agent, on wireguard.GatewayConfig) {
+		"Unknown": {"and nobody knows who had it", false, false, func(w *world, a *agent, on wireguard.GatewayConfig) {
 			a.Kill()
 			w.gateway.Run("rm /var/lib/wireguard-gateway/owners.json")
 			a.write(encode(w.t, on))
@@ -59,7 +64,11 @@ func TestPeerAddressPasses(t *testing.T) {
 			w.server.echo(443)
 			w.pusher()
 			from, to, other := w.client(1), w.client(2), w.client(3)
-			to.peer.Addresses = from.peer.Addresses
+			if tc.route {
+				to.peer.Routes = from.peer.AllowedIPs()
+			} else {
+				to.peer.Addresses = from.peer.Addresses
+			}
 			a := w.startAgent(configWith(from.peer, other.peer))
 			from.up()
 			other.up()

@@ -12,18 +12,24 @@ import (
 
 const pushPort = 7000
 
-// pusher is a server on the internet that does not stop to answer: every 10 ms it
-// sends to whoever has called it last, by each family.
+// pusher is a server on the internet that does not stop to answer.
 func (w *world) pusher() {
 	w.t.Helper()
-	for _, a := range []string{server4, server6} {
+	w.server.push(server4, server6)
+}
+
+// push does not stop to answer: every 10 ms the host sends to whoever has called
+// it last, from each of its addresses.
+func (h *host) push(addresses ...string) {
+	h.T.Helper()
+	for _, a := range addresses {
 		var c net.PacketConn
 		var err error
-		w.server.Within(func() { c, err = net.ListenPacket("udp", net.JoinHostPort(a, fmt.Sprint(pushPort))) })
+		h.Within(func() { c, err = net.ListenPacket("udp", net.JoinHostPort(a, fmt.Sprint(pushPort))) })
 		if err != nil {
-			w.t.Fatal(err)
+			h.T.Fatal(err)
 		}
-		w.t.Cleanup(func() { _ = c.Close() })
+		h.T.Cleanup(func() { _ = c.Close() })
 		callers := make(chan net.Addr)
 		go func() {
 			defer close(callers)
@@ -61,7 +67,12 @@ func (w *world) pusher() {
 // does.
 func (h *host) call() {
 	h.T.Helper()
-	for _, a := range []string{server4, server6} {
+	h.callAt(server4, server6)
+}
+
+func (h *host) callAt(addresses ...string) {
+	h.T.Helper()
+	for _, a := range addresses {
 		var c net.Conn
 		var err error
 		h.Within(func() { c, err = net.Dial("udp", net.JoinHostPort(a, fmt.Sprint(pushPort))) })

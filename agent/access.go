@@ -1,0 +1,58 @@
+package agent
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/wireguardgateway/function-wireguard-gateway/agent/config"
+	"github.com/wireguardgateway/function-wireguard-gateway/agent/firewall"
+	"github.com/wireguardgateway/function-wireguard-gateway/agent/route"
+	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
+)
+
+// forgetRejected makes the kernel forget the connections that peers have opened
+// and that their access rules reject by now, where these have changed. What is
+// sent to peers would pass as the answer to them. Nobody knows what they were
+// for the agent before this one.
+func (g *gateway) forgetRejected(c *config.Config) error {
+	before, after := g.access, accessByNetwork(c)
+	if before.values == nil || accessChanged(before.values, after.values) {
+		err := route.ForgetFlows(func(f route.Flow) bool {
+			list, is := after.of(netip.PrefixFrom(f.Source, f.Source.BitLen()))
+			// What pods open beside the tunnel is none of the rules' business.
+			return is && f.Mark != wireguard.FirewallMark && !firewall.Accepts(list, f.Protocol, f.Destination)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	g.access = after
+	return nil
+}
+
+type accessRules = []wireguard.AccessRule
+
+func accessByNetwork(c *config.Config) byNetwork[accessRules] {
+	out := make(map[netip.Prefix]accessRules, 2*len(c.Peers))
+	for _, p := range c.All() {
+		for _, n := range p.AllowedIPs() {
+			out[n] = p.Access
+		}
+	}
+	return newByNetwork(out)
+}
+
+// accessChanged tells whether a network has other rules than before. One that
+// was nobody's has no connections.
+func accessChanged(before, after map[netip.Prefix]accessRules) bool {
+	for n, list := range after {
+		if was, there := before[n]; there && len(list) > 0 && !slices.EqualFunc(was, list, sameRule) {
+			return true
+		}
+	}
+	return false
+}
+
+func sameRule(a, b wireguard.AccessRule) bool {
+	return a.Action == b.Action && a.Protocol == b.Protocol && a.To.CIDR == b.To.CIDR && slices.Equal(a.To.Ports, b.To.Ports)
+}
