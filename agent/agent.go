@@ -105,9 +105,13 @@ func Run(ctx context.Context, o Options, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
+	tables, err := firewall.Watch(ctx)
+	if err != nil {
+		return err
+	}
 	updates := source.Watch(ctx, source.Options{File: o.ConfigFile, Secret: o.Secret, Client: client}, log)
 	go g.tunnel.Run(ctx)
-	g.run(ctx, updates, network)
+	g.run(ctx, updates, network, tables)
 	return nil
 }
 

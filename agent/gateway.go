@@ -26,8 +26,12 @@ const (
 	pollShare = 50
 
 	// checkInterval is how often the firewall is checked for changes by
-	// others.
+	// others, beside when the kernel tells of one. Where others keep changing
+	// their tables, that is not before tablesRest has passed, or tablesShare times
+	// as long as the last time took.
 	checkInterval = 10 * time.Second
+	tablesRest    = 50 * time.Millisecond
+	tablesShare   = 3
 
 	// Events of the network come in bursts: one sync follows a burst after
 	// networkSettle, and the next one not before networkInterval, unless
@@ -96,15 +100,19 @@ func (s schedule) earliest() time.Time {
 	return out
 }
 
-// run applies updates, and follows the network, until the context ends.
-func (g *gateway) run(ctx context.Context, updates <-chan source.Update, network <-chan struct{}) {
+// run applies updates, and follows the network and nftables, until the context
+// ends.
+func (g *gateway) run(ctx context.Context, updates <-chan source.Update, network, tables <-chan struct{}) {
 	resolved := make(chan map[wgtypes.Key]device.Resolved)
 	due := time.NewTimer(0)
 	poll := time.NewTimer(minPoll)
 	check := time.NewTicker(checkInterval)
+	touched := time.NewTimer(0)
+	rested := time.Time{} // after the last look at nftables
 	defer due.Stop()
 	defer poll.Stop()
 	defer check.Stop()
+	defer touched.Stop()
 	for {
 		g.health.alive(time.Now())
 		due.Stop()
@@ -130,6 +138,16 @@ func (g *gateway) run(ctx context.Context, updates <-chan source.Update, network
 				continue
 			}
 			g.changed(time.Now(), g.tunnelDevice())
+		case _, open := <-tables:
+			if !open {
+				tables = nil
+				continue
+			}
+			touched.Reset(time.Until(rested))
+		case <-touched.C:
+			start := time.Now()
+			g.touched(ctx)
+			rested = time.Now().Add(max(tablesRest, tablesShare*time.Since(start)))
 		case now := <-due.C:
 			g.due(ctx, now)
 		case endpoints := <-resolved:
@@ -288,6 +306,15 @@ func (g *gateway) check(ctx context.Context) {
 	}
 	// Nobody tells of a sysctl.
 	g.tell()
+}
+
+// touched checks the firewall where the kernel tells of changes of others. Most
+// that it tells of are our own.
+func (g *gateway) touched(ctx context.Context) {
+	if is, err := g.firewall.Touched(); err == nil && !is {
+		return
+	}
+	g.check(ctx)
 }
 
 func (g *gateway) resolve(ctx context.Context, names map[wgtypes.Key]string, resolved chan<- map[wgtypes.Key]device.Resolved) {

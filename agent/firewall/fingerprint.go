@@ -51,6 +51,13 @@ func (f *Firewall) Check() (bool, error) {
 	return true, nil
 }
 
+// Touched tells whether any table was changed since this one was written or
+// checked. It is one small request, and says when a Check is worth its cost.
+func (f *Firewall) Touched() (bool, error) {
+	now, err := f.sockets.generation()
+	return !f.state.known || now != f.state.generation, err
+}
+
 // Learn checks a table that was written since the last check. The sooner it is
 // called after Ensure the better: what others have changed meanwhile, to whatever
 // table, may have been changed in this one.

@@ -135,6 +135,36 @@ func TestControlSocketDeleted(t *testing.T) {
 	first.expect(t, "one from before", works)
 }
 
+// Somebody flushes all of nftables, as a restart of its service on a node does:
+// what a peer may not reach is open for a moment, not for seconds.
+func TestFlushedRuleset(t *testing.T) {
+	t.Parallel()
+	const flushes, most = 3, 500 * time.Millisecond
+	w := newWorld(t)
+	w.server.echo(443, 7000)
+	c := w.client(1)
+	c.peer.Access = []wireguard.AccessRule{rule(wireguard.Accept, "", wireguard.ProtocolTCP)}
+	w.startAgent(configWith(c.peer))
+	c.up()
+	c.expect(t, "before", map[string]bool{"tcp " + server4 + " 443": true, "udp " + server4 + " 7000": false})
+	arrived := w.server.count("eth0", "udp dport 7000")
+	b := c.Beacon(server4, 7000) // one each 10 ms
+	for range flushes {
+		w.gateway.Run("nft flush ruleset")
+		netns.WaitFor(t, limit, "repair", func() error {
+			_, err := w.gateway.Try("nft", "list", "table", "inet", "wireguard_gateway")
+			return err
+		})
+		time.Sleep(500 * time.Millisecond)
+	}
+	_, _ = b.End(time.Now())
+	n := arrived()
+	t.Logf("%d packets of %d flushes got out", n, flushes)
+	if n > flushes*int(most/(10*time.Millisecond)) {
+		t.Errorf("%d packets of %d flushes got out", n, flushes)
+	}
+}
+
 // A device of somebody else that has our name is left alone.
 func TestForeignDevice(t *testing.T) {
 	w := newWorld(t)
