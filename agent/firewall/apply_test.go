@@ -240,6 +240,34 @@ func TestEnsure(t *testing.T) {
 	}
 }
 
+// Others may take the table away before anybody could look at it.
+func TestCheckGone(t *testing.T) {
+	netns.Enter(t)
+	f := newFirewall(t)
+	if _, err := f.Ensure(Render(gateway(), Network{IPv4: "eth0", IPv6: "eth0"})); err != nil {
+		t.Fatal(err)
+	}
+	touched := func(reason string, want bool) {
+		t.Helper()
+		if got, err := f.Touched(); err != nil || got != want {
+			t.Errorf("%s: touched %t, %v", reason, got, err)
+		}
+	}
+	touched("our own changes are no others'", false)
+	nft(t, "flush ruleset")
+	touched("others' are", true)
+	// As if it had been so before Ensure was done.
+	g, err := f.sockets.generation()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.state.generation = g
+	if intact, err := f.Check(); err != nil || intact {
+		t.Errorf("a table that is gone is not intact: %t, %v", intact, err)
+	}
+	touched("nobody knows", true)
+}
+
 // However the peers change, the table has to become what it would be if it
 // were written anew.
 func TestDifferences(t *testing.T) {

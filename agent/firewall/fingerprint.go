@@ -42,7 +42,7 @@ func (f *Firewall) Check() (bool, error) {
 	}
 	// Reading the rules takes too long for a sync that clients wait for, so
 	// Ensure leaves it to the first check.
-	untouched = untouched && read.generation == f.state.generation
+	untouched = untouched && read.generation == f.state.generation && len(read.rules) > 0
 	if !untouched && (f.state.rules == nil || !slices.Equal(read.rules, f.state.rules)) {
 		f.state = fingerprint{}
 		return false, nil
