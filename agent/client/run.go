@@ -91,6 +91,7 @@ type resolution struct {
 func (c *client) run(ctx context.Context, updates <-chan source.Update, network, tables <-chan struct{}) error {
 	resolved := make(chan resolution, 1)
 	due := time.NewTimer(0) // of a sync
+	next := time.Now()      // when it is due
 	tick := time.NewTimer(0)
 	defer due.Stop()
 	defer tick.Stop()
@@ -110,11 +111,13 @@ func (c *client) run(ctx context.Context, updates <-chan source.Update, network,
 				c.watch(ctx, resolved)
 			}
 		case <-network:
-			due.Reset(max(networkSettle, time.Until(last.Add(networkInterval))))
+			next = soon(time.Now(), next, last)
+			due.Reset(time.Until(next))
 		case <-tables:
 			c.check()
 		case last = <-due.C:
 			c.sync()
+			next = time.Now().Add(syncInterval)
 			due.Reset(syncInterval)
 		case r := <-resolved:
 			c.learn(r)
@@ -138,6 +141,19 @@ func (c *client) run(ctx context.Context, updates <-chan source.Update, network,
 			return fmt.Errorf("cannot look at %s for %s", wireguard.ClientDevice, blindTime)
 		}
 	}
+}
+
+// soon returns when a sync is to follow a change of the network, where one is due
+// already and the last one was then.
+func soon(now, due, last time.Time) time.Time {
+	at := now.Add(networkSettle)
+	if rested := last.Add(networkInterval); rested.After(at) {
+		at = rested
+	}
+	if due.Before(at) {
+		return due
+	}
+	return at
 }
 
 // take reads an update. It returns false where the enrolment in force stays.
