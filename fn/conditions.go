@@ -111,7 +111,7 @@ func (c *conditions) specValid() {
 }
 
 // planned tells what the plan knows.
-func (c *conditions) planned(g *plan.Gateway, o *observed, lacks kinds) {
+func (c *conditions) planned(g *plan.Gateway, o *observed, lacks missingKinds) {
 	c.true(conditionKeysReady, reasonAvailable, "")
 	c.egress(g, o)
 	c.routes(g, o, lacks)

@@ -104,14 +104,9 @@ func (f *Function) compose(req *fnv1.RunFunctionRequest, rsp *fnv1.RunFunctionRe
 
 	// What is required depends on the spec alone, so it is stable: Crossplane
 	// answers it all at once, or has answered already.
-	rsp.Requirements = requirements(gateway)
-	requireKinds(req, gateway, rsp.GetRequirements())
-	required, answered, err := decodeRequired(req, rsp.GetRequirements())
-	if err != nil {
+	required, answered, err := newQuestions(req, rsp).forGateway(gateway)
+	if err != nil || !answered {
 		return err
-	}
-	if !answered {
-		return nil
 	}
 
 	now := f.now()

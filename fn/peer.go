@@ -35,12 +35,12 @@ func (f *Function) composePeer(req *fnv1.RunFunctionRequest, rsp *fnv1.RunFuncti
 	setTTL(rsp, peer.Platform.TTL, time.Time{}, now)
 
 	ask := newQuestions(req, rsp)
-	around, known := ask.surroundings(peer)
-	gateway, answered, err := ask.gateway(peer)
+	around := ask.surroundings(peer)
+	gateway, err := ask.gateway(peer)
 	switch {
 	case err != nil:
 		return err
-	case !answered || !known:
+	case !ask.answered():
 		return nil
 	case gateway == nil:
 		c.gatewayNotFound(peer)
@@ -52,8 +52,8 @@ func (f *Function) composePeer(req *fnv1.RunFunctionRequest, rsp *fnv1.RunFuncti
 	if len(errs) > 0 {
 		return gatewayInvalid(peer)
 	}
-	labels, answered := ask.labels(peer, consent)
-	if !answered {
+	labels := ask.labels(peer, consent)
+	if !ask.answered() {
 		return nil
 	}
 	if !consent.Allows(peer.Namespace, labels) {
@@ -65,8 +65,8 @@ func (f *Function) composePeer(req *fnv1.RunFunctionRequest, rsp *fnv1.RunFuncti
 		return composePods(req, rsp, c, xr, peer, ask, around, gateway)
 	}
 
-	in, answered, err := peerInputs(ask, xr, peer, gateway)
-	if err != nil || !answered {
+	in, err := peerInputs(ask, xr, peer, gateway)
+	if err != nil || !ask.answered() {
 		return err
 	}
 	in.Now = now
@@ -108,13 +108,14 @@ func parsePeer(req *fnv1.RunFunctionRequest, xr *compositePeer) (*spec.Wireguard
 }
 
 // peerInputs asks for the Secrets that the peer depends on: the gateway's seed,
-// and what it refers to in its own namespace.
-func peerInputs(ask *questions, xr *compositePeer, peer *spec.WireguardPeer, gateway *gatewayObject) (in plan.PeerInputs, answered bool, err error) {
+// and what it refers to in its own namespace. Where they are not answered yet, it
+// returns the inputs without them.
+func peerInputs(ask *questions, xr *compositePeer, peer *spec.WireguardPeer, gateway *gatewayObject) (plan.PeerInputs, error) {
 	g, errs := spec.ParseForPeers(peer.GatewayName, peer.GatewayNamespace, &gateway.spec, &gateway.status, peer.Platform)
 	if len(errs) > 0 {
-		return in, false, gatewayInvalid(peer)
+		return plan.PeerInputs{}, gatewayInvalid(peer)
 	}
-	in = plan.PeerInputs{
+	in := plan.PeerInputs{
 		Peer:          peer,
 		Status:        &xr.status,
 		UID:           xr.uid,
@@ -134,17 +135,13 @@ func peerInputs(ask *questions, xr *compositePeer, peer *spec.WireguardPeer, gat
 	if ref := g.Keys.SeedSecret; ref.Name != "" {
 		seedSecret = ref.Name
 	}
-	// All are asked before any answer is looked at, so that one round is enough.
-	var have [2]bool
-	in.Seed, have[0] = ask.secret(requireSeedPrefix+peer.GatewayNamespace+"."+seedSecret, peer.GatewayNamespace, seedSecret)
-	have[1] = true
+	in.Seed = ask.secret(requireSeedPrefix+peer.GatewayNamespace+"."+seedSecret, peer.GatewayNamespace, seedSecret)
 	if name := peer.PrivateKey.Name; name != "" {
-		var data map[string][]byte
-		if data, have[1] = ask.secret(requireSecretPrefix+name, peer.Namespace, name); data != nil {
+		if data := ask.secret(requireSecretPrefix+name, peer.Namespace, name); data != nil {
 			in.Secrets[name] = data
 		}
 	}
-	return in, have == [2]bool{true, true}, nil
+	return in, nil
 }
 
 // observedPeerConfig returns the data of the peer's Secret, as far as it is ours,

@@ -21,12 +21,12 @@ import (
 // composePods composes a WireguardPeer whose pods join by a label, once its
 // gateway lets it in.
 func composePods(req *fnv1.RunFunctionRequest, rsp *fnv1.RunFunctionResponse, c *conditions, xr *compositePeer, peer *spec.WireguardPeer, ask *questions, around surroundings, gateway *gatewayObject) error {
-	in, answered, err := peerInputs(ask, xr, peer, gateway)
+	in, err := peerInputs(ask, xr, peer, gateway)
 	if err != nil {
 		return err
 	}
-	labels, known := ask.namespace(peer)
-	if !answered || !known {
+	labels := ask.namespace(peer)
+	if !ask.answered() {
 		return nil
 	}
 	objects := around.wall(peer, in.Gateway.ListenPort)
@@ -55,10 +55,8 @@ func composePods(req *fnv1.RunFunctionRequest, rsp *fnv1.RunFunctionResponse, c 
 
 // surroundings are what pods depend on beside their gateway.
 type surroundings struct {
-	// lacks are kinds that the cluster does not have.
-	lacks kinds
-	// missing are the objects of admission that are not there.
-	missing []string
+	lacks   missingKinds
+	missing []string // kinds of the objects of admission that are not there
 }
 
 // admissionKind is a kind of the objects that let pods join.
@@ -80,44 +78,32 @@ var admission = []struct {
 	{requireValidatingBinding, admissionKind("ValidatingAdmissionPolicyBinding")},
 }
 
-// surroundings asks what the cluster has for pods. To ask for an object of a kind that
-// it does not have would be an error, so kinds come first. Crossplane before 2.2
-// cannot tell: there everything is taken for granted.
-func (q *questions) surroundings(p *spec.WireguardPeer) (s surroundings, answered bool) {
-	s.lacks = kinds{}
+// surroundings asks what the cluster has for pods. To ask for an object of a kind
+// that it does not have would be an error, so kinds come first. Crossplane before
+// 2.2 cannot tell: there everything is taken for granted.
+func (q *questions) surroundings(p *spec.WireguardPeer) surroundings {
+	s := surroundings{lacks: missingKinds{}}
 	if p.Pods == nil || !request.HasCapability(q.req, fnv1.Capability_CAPABILITY_REQUIRED_SCHEMAS) {
-		return s, true
+		return s
 	}
-	answered = q.kind(requireMutatingPolicy, mutatingPolicyKind, s.lacks)
+	q.kind(requireMutatingPolicy, mutatingPolicyKind, s.lacks)
 	if p.Pods.NetworkPolicy == v1alpha1.PodsNetworkPolicyCilium {
-		answered = q.kind(names.KeyCiliumNetworkPolicy, render.CiliumNetworkPolicyKind, s.lacks) && answered
+		q.kind(names.KeyCiliumNetworkPolicy, render.CiliumNetworkPolicyKind, s.lacks)
 	}
-	if !answered || s.lacks[mutatingPolicyKind] {
-		return s, answered
+	if !q.answered() || s.lacks[mutatingPolicyKind] {
+		return s
 	}
 	for _, a := range admission {
-		o, have := q.one(a.key, &fnv1.ResourceSelector{
+		o := q.one(a.key, &fnv1.ResourceSelector{
 			ApiVersion: a.kind.GroupVersion().String(),
 			Kind:       a.kind.Kind,
 			Match:      &fnv1.ResourceSelector_MatchName{MatchName: names.Admission},
 		})
-		answered = answered && have
 		if o == nil {
 			s.missing = append(s.missing, a.kind.Kind)
 		}
 	}
-	return s, answered
-}
-
-// kind asks whether the cluster has a kind.
-func (q *questions) kind(key string, gvk schema.GroupVersionKind, lacks kinds) (answered bool) {
-	if q.rsp.GetRequirements().GetSchemas() == nil {
-		q.rsp.Requirements.Schemas = map[string]*fnv1.SchemaSelector{}
-	}
-	q.rsp.GetRequirements().Schemas[key] = &fnv1.SchemaSelector{ApiVersion: gvk.GroupVersion().String(), Kind: gvk.Kind}
-	answer, answered := q.req.GetRequiredSchemas()[key]
-	lacks[gvk] = answered && answer.GetOpenapiV3() == nil
-	return answered
+	return s
 }
 
 // wall returns the network policy around pods, none where there are none, or

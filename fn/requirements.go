@@ -1,14 +1,11 @@
 package fn
 
 import (
-	"encoding/base64"
-
 	"github.com/crossplane/function-sdk-go/errors"
 	fnv1 "github.com/crossplane/function-sdk-go/proto/v1"
 	"github.com/crossplane/function-sdk-go/request"
 	"google.golang.org/protobuf/types/known/structpb"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/wireguardgateway/function-wireguard-gateway/api/v1alpha1"
 	"github.com/wireguardgateway/function-wireguard-gateway/fn/names"
@@ -17,111 +14,19 @@ import (
 	"github.com/wireguardgateway/function-wireguard-gateway/fn/spec"
 )
 
-// Names of what the function requires to know.
+// Names of what the function requires to know for a gateway, beside Secrets.
 const (
-	requireSeed         = "seed"
-	requireNodes        = "nodes"
-	requireAttachments  = "attachments"
-	requireNamespaces   = "namespaces"
-	requireSecretPrefix = "secret."
+	requireSeed        = "seed"
+	requireNodes       = "nodes"
+	requireAttachments = "attachments"
+	requireNamespaces  = "namespaces"
 )
 
-// nodeSelector matches every node that can run the gateway. A selector without
+// nodeLabels are on every node that can run the gateway. A selector without
 // labels would match none.
-var nodeSelector = map[string]string{corev1.LabelOSStable: "linux"}
+var nodeLabels = map[string]string{corev1.LabelOSStable: "linux"}
 
-// kinds is a set of kinds.
-type kinds map[schema.GroupVersionKind]bool
-
-// requireKinds asks for the schemas of kinds that a cluster may lack. Crossplane
-// from 2.2 on can tell.
-func requireKinds(req *fnv1.RunFunctionRequest, g *spec.Gateway, into *fnv1.Requirements) {
-	if !request.HasCapability(req, fnv1.Capability_CAPABILITY_REQUIRED_SCHEMAS) {
-		return
-	}
-	for key, gvk := range mayLack(g) {
-		if into.Schemas == nil {
-			into.Schemas = map[string]*fnv1.SchemaSelector{}
-		}
-		into.Schemas[key] = &fnv1.SchemaSelector{ApiVersion: gvk.GroupVersion().String(), Kind: gvk.Kind}
-	}
-}
-
-// mayLack are the kinds that the gateway asks for and a cluster may lack.
-func mayLack(g *spec.Gateway) map[string]schema.GroupVersionKind {
-	m := map[string]schema.GroupVersionKind{}
-	if g.Tunnel != nil {
-		m[names.KeyHTTPRoute] = render.HTTPRouteKind
-	}
-	if g.GatewayAPI.UDPRoute != nil {
-		m[names.KeyUDPRoute] = render.UDPRouteKind
-	}
-	if g.PodMonitor != nil {
-		m[names.KeyPodMonitor] = render.PodMonitorKind
-	}
-	return m
-}
-
-// requirements are the objects beside the observed ones that the plan depends
-// on: the seed, the Secrets that the user refers to, nodes where a node's address
-// is advertised, and what WireguardPeers attach by.
-func requirements(g *spec.Gateway) *fnv1.Requirements {
-	rs := map[string]*fnv1.ResourceSelector{
-		requireSeed: secretSelector(g.Namespace, names.Seed(g.Name)),
-	}
-	add := func(k spec.SecretKey) {
-		if k.Name != "" {
-			rs[requireSecretPrefix+k.Name] = secretSelector(g.Namespace, k.Name)
-		}
-	}
-	add(g.Keys.SeedSecret)
-	for i := range g.Peers {
-		add(g.Peers[i].PrivateKey)
-		add(g.Peers[i].PresharedKey)
-	}
-	if g.Service.Type == v1alpha1.ServiceNodePort && g.Endpoint.Host == "" && g.GatewayAPI.UDPRoute == nil {
-		rs[requireNodes] = &fnv1.ResourceSelector{
-			ApiVersion: "v1",
-			Kind:       "Node",
-			Match:      &fnv1.ResourceSelector_MatchLabels{MatchLabels: &fnv1.MatchLabels{Labels: nodeSelector}},
-		}
-	}
-	rs[requireAttachments] = attachmentSelector(g)
-	if labels := g.Consent.ByLabels(); labels != nil {
-		rs[requireNamespaces] = &fnv1.ResourceSelector{
-			ApiVersion: "v1",
-			Kind:       "Namespace",
-			Match:      &fnv1.ResourceSelector_MatchLabels{MatchLabels: &fnv1.MatchLabels{Labels: labels}},
-		}
-	}
-	return &fnv1.Requirements{Resources: rs}
-}
-
-// attachmentSelector selects what WireguardPeers of all namespaces attach by.
-// Where the owner lets in no other namespace than the gateway's own, nothing
-// that others write even reaches it.
-func attachmentSelector(g *spec.Gateway) *fnv1.ResourceSelector {
-	s := &fnv1.ResourceSelector{
-		ApiVersion: "v1",
-		Kind:       "ConfigMap",
-		Match:      &fnv1.ResourceSelector_MatchLabels{MatchLabels: &fnv1.MatchLabels{Labels: names.AttachmentLabels(g.Namespace, g.Name)}},
-	}
-	if g.Consent.From == v1alpha1.AllowedPeersSame {
-		s.Namespace = &g.Namespace
-	}
-	return s
-}
-
-func secretSelector(namespace, name string) *fnv1.ResourceSelector {
-	return &fnv1.ResourceSelector{
-		ApiVersion: "v1",
-		Kind:       "Secret",
-		Namespace:  &namespace,
-		Match:      &fnv1.ResourceSelector_MatchName{MatchName: name},
-	}
-}
-
-// required is the answer to the requirements.
+// required is what a gateway depends on beside what is observed.
 type required struct {
 	seed map[string][]byte
 	// seedController is the UID of what controls the seed's Secret, and seedDeleted
@@ -129,61 +34,106 @@ type required struct {
 	seedController string
 	seedDeleted    bool
 	secrets        map[string]map[string][]byte
-	nodes          []corev1.Node
-	lacks          kinds
+	lacks          missingKinds
 
+	nodes       []corev1.Node
 	attachments []corev1.ConfigMap
 	namespaces  []corev1.Namespace
 }
 
-// decodeRequired reads the answer. It is complete where every requirement has
-// one: an object that does not exist is answered too, with nothing.
-func decodeRequired(req *fnv1.RunFunctionRequest, asked *fnv1.Requirements) (r required, answered bool, err error) {
-	r.secrets, r.lacks = map[string]map[string][]byte{}, kinds{}
-	for name, selector := range asked.GetSchemas() {
-		answer, ok := req.GetRequiredSchemas()[name]
-		if !ok {
-			return required{}, false, nil
-		}
-		if answer.GetOpenapiV3() == nil {
-			r.lacks[schema.FromAPIVersionAndKind(selector.GetApiVersion(), selector.GetKind())] = true
-		}
+// forGateway asks for all that a gateway depends on: kinds, the seed, the
+// Secrets that the user refers to, nodes where a node's address is advertised,
+// and what WireguardPeers attach by.
+func (q *questions) forGateway(g *spec.Gateway) (r required, answered bool, err error) {
+	r.lacks = q.gatewayKinds(g)
+	for _, item := range q.many(requireSeed, secretSelector(g.Namespace, names.Seed(g.Name))) {
+		r.seed, r.seedController = secretData(item.GetResource()), controllerOf(item.GetResource())
+		r.seedDeleted = isDeleted(item.GetResource())
 	}
-	for name, selector := range asked.GetResources() {
-		answer, ok := req.GetRequiredResources()[name]
-		if !ok {
-			return required{}, false, nil
+	r.secrets = q.gatewaySecrets(g)
+	attachments := q.many(requireAttachments, attachmentSelector(g))
+	var nodes, namespaces []*fnv1.Resource
+	if g.Service.Type == v1alpha1.ServiceNodePort && g.Endpoint.Host == "" && g.GatewayAPI.UDPRoute == nil {
+		nodes = q.many(requireNodes, labelled("Node", nodeLabels))
+	}
+	if labels := g.Consent.ByLabels(); labels != nil {
+		namespaces = q.many(requireNamespaces, labelled("Namespace", labels))
+	}
+	if !q.answered() {
+		return required{}, false, nil
+	}
+	for _, item := range attachments {
+		m := corev1.ConfigMap{}
+		if err := object.Decode(item.GetResource(), &m); err != nil {
+			// Anybody may have written it: it must not stop the gateway.
+			m = corev1.ConfigMap{}
 		}
-		for _, item := range answer.GetItems() {
-			switch name {
-			case requireNodes:
-				n := corev1.Node{}
-				if err := object.Decode(item.GetResource(), &n); err != nil {
-					return required{}, false, errors.Wrap(err, "cannot read a Node")
-				}
-				r.nodes = append(r.nodes, n)
-			case requireAttachments:
-				m := corev1.ConfigMap{}
-				if err := object.Decode(item.GetResource(), &m); err != nil {
-					// Anybody may have written it: it must not stop the gateway.
-					m = corev1.ConfigMap{}
-				}
-				r.attachments = append(r.attachments, m)
-			case requireNamespaces:
-				n := corev1.Namespace{}
-				if err := object.Decode(item.GetResource(), &n); err != nil {
-					return required{}, false, errors.Wrap(err, "cannot read a Namespace")
-				}
-				r.namespaces = append(r.namespaces, n)
-			case requireSeed:
-				r.seed, r.seedController = secretData(item.GetResource()), controllerOf(item.GetResource())
-				r.seedDeleted = isDeleted(item.GetResource())
-			default:
-				r.secrets[selector.GetMatchName()] = secretData(item.GetResource())
-			}
-		}
+		r.attachments = append(r.attachments, m)
+	}
+	if r.nodes, err = decodeAll[corev1.Node](nodes); err != nil {
+		return required{}, false, errors.Wrap(err, "cannot read a Node")
+	}
+	if r.namespaces, err = decodeAll[corev1.Namespace](namespaces); err != nil {
+		return required{}, false, errors.Wrap(err, "cannot read a Namespace")
 	}
 	return r, true, nil
+}
+
+// gatewayKinds asks which kinds the cluster lacks of those that the gateway asks
+// for. Crossplane before 2.2 cannot tell: there none is taken for missing.
+func (q *questions) gatewayKinds(g *spec.Gateway) missingKinds {
+	lacks := missingKinds{}
+	if !request.HasCapability(q.req, fnv1.Capability_CAPABILITY_REQUIRED_SCHEMAS) {
+		return lacks
+	}
+	if g.Tunnel != nil {
+		q.kind(names.KeyHTTPRoute, render.HTTPRouteKind, lacks)
+	}
+	if g.GatewayAPI.UDPRoute != nil {
+		q.kind(names.KeyUDPRoute, render.UDPRouteKind, lacks)
+	}
+	if g.PodMonitor != nil {
+		q.kind(names.KeyPodMonitor, render.PodMonitorKind, lacks)
+	}
+	return lacks
+}
+
+// gatewaySecrets asks for the Secrets that the user refers to, and returns the
+// data of those that exist by their names. Peers may share one.
+func (q *questions) gatewaySecrets(g *spec.Gateway) map[string]map[string][]byte {
+	referred := map[string]bool{g.Keys.SeedSecret.Name: true}
+	for i := range g.Peers {
+		referred[g.Peers[i].PrivateKey.Name] = true
+		referred[g.Peers[i].PresharedKey.Name] = true
+	}
+	delete(referred, "")
+	secrets := map[string]map[string][]byte{}
+	for name := range referred {
+		if data := q.secret(requireSecretPrefix+name, g.Namespace, name); data != nil {
+			secrets[name] = data
+		}
+	}
+	return secrets
+}
+
+// attachmentSelector selects what WireguardPeers of all namespaces attach by.
+// Where the owner lets in no other namespace than the gateway's own, nothing
+// that others write even reaches it.
+func attachmentSelector(g *spec.Gateway) *fnv1.ResourceSelector {
+	s := labelled("ConfigMap", names.AttachmentLabels(g.Namespace, g.Name))
+	if g.Consent.From == v1alpha1.AllowedPeersSame {
+		s.Namespace = &g.Namespace
+	}
+	return s
+}
+
+// labelled selects objects of a kind of the core API by their labels.
+func labelled(kind string, labels map[string]string) *fnv1.ResourceSelector {
+	return &fnv1.ResourceSelector{
+		ApiVersion: "v1",
+		Kind:       kind,
+		Match:      &fnv1.ResourceSelector_MatchLabels{MatchLabels: &fnv1.MatchLabels{Labels: labels}},
+	}
 }
 
 // controllerOf returns the UID of the object that controls another, empty where
@@ -202,17 +152,15 @@ func isDeleted(o *structpb.Struct) bool {
 	return o.GetFields()["metadata"].GetStructValue().GetFields()["deletionTimestamp"] != nil
 }
 
-// secretData reads the data of a Secret. It is never nil. What is no base64
-// cannot come from an API server, and is left as empty.
-func secretData(s *structpb.Struct) map[string][]byte {
-	fields := s.GetFields()["data"].GetStructValue().GetFields()
-	data := make(map[string][]byte, len(fields))
-	for k, v := range fields {
-		b, err := base64.StdEncoding.DecodeString(v.GetStringValue())
-		if err != nil {
-			b = nil
+// decodeAll reads objects of one type.
+func decodeAll[T any](items []*fnv1.Resource) ([]T, error) {
+	var out []T
+	for _, item := range items {
+		var o T
+		if err := object.Decode(item.GetResource(), &o); err != nil {
+			return nil, err
 		}
-		data[k] = b
+		out = append(out, o)
 	}
-	return data
+	return out, nil
 }

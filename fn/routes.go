@@ -113,7 +113,7 @@ func routesWanted(g *plan.Gateway) map[string][]gatewayv1.ParentReference {
 }
 
 // routes tells whether every route that was asked for is served.
-func (c *conditions) routes(g *plan.Gateway, o *observed, lacks kinds) {
+func (c *conditions) routes(g *plan.Gateway, o *observed, lacks missingKinds) {
 	want := routesWanted(g)
 	if len(want) == 0 {
 		c.true(conditionRouteReady, reasonNotRequested, "")
