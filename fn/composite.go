@@ -88,7 +88,8 @@ func decodePeer(req *fnv1.RunFunctionRequest) (*compositePeer, error) {
 // it is. That follows from its namespace, and from its claim only where it has
 // none: users write the spec.
 func decodeObject(req *fnv1.RunFunctionRequest, kinds kindsOf, spec, status any) (identity, error) {
-	fields := req.GetObserved().GetComposite().GetResource().AsMap()
+	xr := req.GetObserved().GetComposite().GetResource()
+	fields := xr.AsMap()
 	raw := struct {
 		APIVersion string `json:"apiVersion"`
 		Kind       string `json:"kind"`
@@ -101,24 +102,32 @@ func decodeObject(req *fnv1.RunFunctionRequest, kinds kindsOf, spec, status any)
 			ClaimRef *reference `json:"claimRef"`
 		} `json:"spec"`
 	}{}
-	var sizes [3]int
-	for i, part := range []struct{ from, into any }{
-		{fields, &raw},
-		{map[string]any{"spec": fields["spec"]}, &struct {
-			Spec any `json:"spec"`
-		}{spec}},
-		{map[string]any{"status": fields["status"]}, &struct {
-			Status any `json:"status"`
-		}{status}},
-	} {
-		b, err := json.Marshal(part.from)
+	// convert decodes one JSON form into another, and tells its size in bytes.
+	convert := func(from, into any) (size int, err error) {
+		b, err := json.Marshal(from)
 		if err != nil {
-			return identity{}, errors.Wrap(err, "cannot encode composite resource")
+			return 0, errors.Wrap(err, "cannot encode composite resource")
 		}
-		sizes[i] = len(b)
-		if err := json.Unmarshal(b, part.into); err != nil {
-			return identity{}, specInvalid(describeDecodeError(req.GetObserved().GetComposite().GetResource(), err))
+		if err := json.Unmarshal(b, into); err != nil {
+			return 0, specInvalid(describeDecodeError(xr, err))
 		}
+		return len(b), nil
+	}
+	size, err := convert(fields, &raw)
+	if err != nil {
+		return identity{}, err
+	}
+	// Under their keys, so that an error names the whole path of a field.
+	if _, err := convert(map[string]any{"spec": fields["spec"]}, &struct {
+		Spec any `json:"spec"`
+	}{spec}); err != nil {
+		return identity{}, err
+	}
+	statusSize, err := convert(map[string]any{"status": fields["status"]}, &struct {
+		Status any `json:"status"`
+	}{status})
+	if err != nil {
+		return identity{}, err
 	}
 
 	id := identity{
@@ -127,7 +136,7 @@ func decodeObject(req *fnv1.RunFunctionRequest, kinds kindsOf, spec, status any)
 		namespace:  raw.Metadata.Namespace,
 		name:       raw.Metadata.Name,
 		uid:        raw.Metadata.UID,
-		size:       sizes[0] - sizes[2],
+		size:       size - statusSize,
 	}
 	switch claim := raw.Spec.ClaimRef; {
 	case raw.APIVersion != v1alpha1.GroupVersion.String():
