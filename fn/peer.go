@@ -44,7 +44,7 @@ func (f *Function) composePeer(req *fnv1.RunFunctionRequest, rsp *fnv1.RunFuncti
 		return nil
 	case gateway == nil:
 		c.gatewayNotFound(peer)
-		return encodePeer(req, rsp, xr, around.wall(peer, 0), v1alpha1.WireguardPeerStatus{}, false)
+		return encodePeer(ask, xr, around.wall(peer, 0), v1alpha1.WireguardPeerStatus{}, false)
 	}
 	c.true(conditionGatewayFound, reasonAvailable, "")
 
@@ -58,11 +58,11 @@ func (f *Function) composePeer(req *fnv1.RunFunctionRequest, rsp *fnv1.RunFuncti
 	}
 	if !consent.Allows(peer.Namespace, labels) {
 		c.refuse(peer)
-		return encodePeer(req, rsp, xr, around.wall(peer, 0), v1alpha1.WireguardPeerStatus{}, false)
+		return encodePeer(ask, xr, around.wall(peer, 0), v1alpha1.WireguardPeerStatus{}, false)
 	}
 	c.true(conditionPermitted, reasonAvailable, "")
 	if peer.Pods != nil {
-		return composePods(req, rsp, c, xr, peer, ask, around, gateway)
+		return composePods(ask, c, xr, peer, around, gateway)
 	}
 
 	in, err := peerInputs(ask, xr, peer, gateway)
@@ -71,7 +71,7 @@ func (f *Function) composePeer(req *fnv1.RunFunctionRequest, rsp *fnv1.RunFuncti
 	}
 	in.Now = now
 	if c.awaitsSeed(&in, req.GetObserved().GetResources()) {
-		return encodePeer(req, rsp, xr, nil, v1alpha1.WireguardPeerStatus{}, false)
+		return encodePeer(ask, xr, nil, v1alpha1.WireguardPeerStatus{}, false)
 	}
 	client, err := plan.NewClient(in)
 	if err != nil {
@@ -86,7 +86,7 @@ func (f *Function) composePeer(req *fnv1.RunFunctionRequest, rsp *fnv1.RunFuncti
 	if err := checkSecrets(clientField, objects, 1); err != nil {
 		return err
 	}
-	if err := encodePeer(req, rsp, xr, objects, peerStatusOf(client), ready); err != nil {
+	if err := encodePeer(ask, xr, objects, peerStatusOf(client), ready); err != nil {
 		return err
 	}
 	setTTL(rsp, peer.Platform.TTL, client.Gateway.NextExpiry, now)
@@ -165,13 +165,13 @@ func observedPeerConfig(req *fnv1.RunFunctionRequest, peer *spec.WireguardPeer) 
 
 // encodePeer adds the peer's objects and status to the response. A peer without
 // a configuration is not ready, however ready its objects are.
-func encodePeer(req *fnv1.RunFunctionRequest, rsp *fnv1.RunFunctionResponse, xr *compositePeer, objects []render.Composed, st v1alpha1.WireguardPeerStatus, ready bool) error {
-	exists := func(key string) bool { _, ok := req.GetObserved().GetResources()[key]; return ok }
-	if err := encode(req, rsp, xr.identity, objects, &st, exists); err != nil {
+func encodePeer(ask *questions, xr *compositePeer, objects []render.Composed, st v1alpha1.WireguardPeerStatus, ready bool) error {
+	exists := func(key string) bool { _, ok := ask.req.GetObserved().GetResources()[key]; return ok }
+	if err := encode(ask.req, ask.rsp, xr.identity, objects, &st, exists); err != nil {
 		return err
 	}
 	if !ready {
-		rsp.Desired.Composite.Ready = fnv1.Ready_READY_FALSE
+		ask.rsp.Desired.Composite.Ready = fnv1.Ready_READY_FALSE
 	}
 	return nil
 }

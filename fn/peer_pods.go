@@ -20,7 +20,7 @@ import (
 
 // composePods composes a WireguardPeer whose pods join by a label, once its
 // gateway lets it in.
-func composePods(req *fnv1.RunFunctionRequest, rsp *fnv1.RunFunctionResponse, c *conditions, xr *compositePeer, peer *spec.WireguardPeer, ask *questions, around surroundings, gateway *gatewayObject) error {
+func composePods(ask *questions, c *conditions, xr *compositePeer, peer *spec.WireguardPeer, around surroundings, gateway *gatewayObject) error {
 	in, err := peerInputs(ask, xr, peer, gateway)
 	if err != nil {
 		return err
@@ -29,9 +29,10 @@ func composePods(req *fnv1.RunFunctionRequest, rsp *fnv1.RunFunctionResponse, c 
 	if !ask.answered() {
 		return nil
 	}
+	observed := ask.req.GetObserved().GetResources()
 	objects := around.wall(peer, in.Gateway.ListenPort)
-	if c.awaitsSeed(&in, req.GetObserved().GetResources()) {
-		return encodePeer(req, rsp, xr, objects, v1alpha1.WireguardPeerStatus{}, false)
+	if c.awaitsSeed(&in, observed) {
+		return encodePeer(ask, xr, objects, v1alpha1.WireguardPeerStatus{}, false)
 	}
 	pods, err := plan.NewPods(in)
 	if err != nil {
@@ -41,13 +42,13 @@ func composePods(req *fnv1.RunFunctionRequest, rsp *fnv1.RunFunctionResponse, c 
 	if err != nil {
 		return errors.Wrap(err, "cannot render pods")
 	}
-	if !mayJoin(req.GetObserved().GetResources(), objects) {
+	if !mayJoin(observed, objects) {
 		more = slices.DeleteFunc(more, func(o render.Composed) bool { return o.Key == names.KeyInjection })
 	}
 	objects = append(objects, more...)
-	there := !slices.ContainsFunc(objects, func(o render.Composed) bool { return req.GetObserved().GetResources()[o.Key] == nil })
+	there := !slices.ContainsFunc(objects, func(o render.Composed) bool { return observed[o.Key] == nil })
 	ready := c.podsReady(peer, pods, around, labels, there)
-	return encodePeer(req, rsp, xr, objects, v1alpha1.WireguardPeerStatus{Gateway: &v1alpha1.PeerGateway{
+	return encodePeer(ask, xr, objects, v1alpha1.WireguardPeerStatus{Gateway: &v1alpha1.PeerGateway{
 		PublicKey: pods.Enrolment.GatewayPublicKey.String(),
 		Endpoint:  pods.Enrolment.Endpoint,
 	}}, ready)
