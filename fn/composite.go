@@ -52,15 +52,16 @@ type reference struct {
 	Name      string `json:"name"`
 }
 
-// kindsOf are the kinds of one of our composite resources, in both flavours.
-type kindsOf struct {
+// flavours are the kinds that one of our composite resources has: with claims,
+// the composite resource has another kind than what users create.
+type flavours struct {
 	user      string // what users create
 	composite string // what Crossplane makes of a claim
 }
 
 var (
-	gatewayKinds = kindsOf{user: v1alpha1.GatewayKind, composite: v1alpha1.CompositeGatewayKind}
-	peerKinds    = kindsOf{user: v1alpha1.PeerKind, composite: v1alpha1.CompositePeerKind}
+	gatewayKinds = flavours{user: v1alpha1.GatewayKind, composite: v1alpha1.CompositeGatewayKind}
+	peerKinds    = flavours{user: v1alpha1.PeerKind, composite: v1alpha1.CompositePeerKind}
 )
 
 // isPeer tells whether a WireguardPeer is to be composed. What is neither is
@@ -87,7 +88,7 @@ func decodePeer(req *fnv1.RunFunctionRequest) (*compositePeer, error) {
 // decodeObject reads spec and status of the composite resource, and tells whose
 // it is. That follows from its namespace, and from its claim only where it has
 // none: users write the spec.
-func decodeObject(req *fnv1.RunFunctionRequest, kinds kindsOf, spec, status any) (identity, error) {
+func decodeObject(req *fnv1.RunFunctionRequest, kinds flavours, spec, status any) (identity, error) {
 	xr := req.GetObserved().GetComposite().GetResource()
 	fields := xr.AsMap()
 	raw := struct {

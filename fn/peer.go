@@ -30,7 +30,7 @@ func (f *Function) composePeer(req *fnv1.RunFunctionRequest, rsp *fnv1.RunFuncti
 		return err
 	}
 	c.specValid()
-	c.kind(peer)
+	c.notRequested(peer)
 	now := f.now()
 	setTTL(rsp, peer.Platform.TTL, time.Time{}, now)
 
@@ -44,7 +44,7 @@ func (f *Function) composePeer(req *fnv1.RunFunctionRequest, rsp *fnv1.RunFuncti
 		return nil
 	case gateway == nil:
 		c.gatewayNotFound(peer)
-		return encodePeer(ask, xr, around.wall(peer, 0), v1alpha1.WireguardPeerStatus{}, false)
+		return encodePeer(ask, xr, around.podsPolicy(peer, 0), v1alpha1.WireguardPeerStatus{}, false)
 	}
 	c.true(conditionGatewayFound, reasonAvailable, "")
 
@@ -58,7 +58,7 @@ func (f *Function) composePeer(req *fnv1.RunFunctionRequest, rsp *fnv1.RunFuncti
 	}
 	if !consent.Allows(peer.Namespace, labels) {
 		c.refuse(peer)
-		return encodePeer(ask, xr, around.wall(peer, 0), v1alpha1.WireguardPeerStatus{}, false)
+		return encodePeer(ask, xr, around.podsPolicy(peer, 0), v1alpha1.WireguardPeerStatus{}, false)
 	}
 	c.true(conditionPermitted, reasonAvailable, "")
 	if peer.Pods != nil {

@@ -11,8 +11,9 @@ import (
 	"github.com/wireguardgateway/function-wireguard-gateway/fn/spec"
 )
 
-// kind tells which of the conditions are about a client, and which about pods.
-func (c *conditions) kind(p *spec.WireguardPeer) {
+// notRequested marks the condition that is not about this peer: a client has no
+// pods, and pods have no configuration.
+func (c *conditions) notRequested(p *spec.WireguardPeer) {
 	if p.Pods == nil {
 		c.true(conditionPodsReady, reasonNotRequested, "")
 		return
@@ -49,7 +50,8 @@ func gatewayInvalid(p *spec.WireguardPeer) error {
 
 // awaitsSeed tells whether the gateway is so new that it has no seed yet. Where
 // it had one, or the peer has something that depends on it, its seed is missing
-// instead, which changes nothing. The wall around pods depends on no seed.
+// instead, which changes nothing. The network policy around pods depends on no
+// seed.
 func (c *conditions) awaitsSeed(in *plan.PeerInputs, observed map[string]*fnv1.Resource) bool {
 	had := len(observed)
 	for _, key := range []string{names.KeyNetworkPolicy, names.KeyCiliumNetworkPolicy} {

@@ -30,7 +30,7 @@ func composePods(ask *questions, c *conditions, xr *compositePeer, peer *spec.Wi
 		return nil
 	}
 	observed := ask.req.GetObserved().GetResources()
-	objects := around.wall(peer, in.Gateway.ListenPort)
+	objects := around.podsPolicy(peer, in.Gateway.ListenPort)
 	if c.awaitsSeed(&in, observed) {
 		return encodePeer(ask, xr, objects, v1alpha1.WireguardPeerStatus{}, false)
 	}
@@ -107,21 +107,21 @@ func (q *questions) surroundings(p *spec.WireguardPeer) surroundings {
 	return s
 }
 
-// wall returns the network policy around pods, none where there are none, or
-// where the cluster lacks its kind.
-func (s surroundings) wall(p *spec.WireguardPeer, gatewayPort int) []render.Composed {
+// podsPolicy returns the network policy around pods, none where there are no pods,
+// or where the cluster lacks its kind.
+func (s surroundings) podsPolicy(p *spec.WireguardPeer, gatewayPort int) []render.Composed {
 	if p.Pods == nil {
 		return nil
 	}
-	return slices.DeleteFunc(render.Wall(p, gatewayPort), func(o render.Composed) bool { return s.lacks[o.GVK] })
+	return slices.DeleteFunc(render.PodsPolicy(p, gatewayPort), func(o render.Composed) bool { return s.lacks[o.GVK] })
 }
 
-// mayJoin tells whether admission may let pods join: once the wall around them
-// exists, which the API server may refuse. What lets them join already stays,
-// since without it pods that run could not start again.
-func mayJoin(observed map[string]*fnv1.Resource, wall []render.Composed) bool {
+// mayJoin tells whether admission may let pods join: once the network policy
+// around them exists, which the API server may refuse. What already lets them join
+// stays, since without it pods that run could not start again.
+func mayJoin(observed map[string]*fnv1.Resource, policy []render.Composed) bool {
 	return observed[names.KeyInjection] != nil ||
-		!slices.ContainsFunc(wall, func(o render.Composed) bool { return observed[o.Key] == nil })
+		!slices.ContainsFunc(policy, func(o render.Composed) bool { return observed[o.Key] == nil })
 }
 
 // podSecurityLabel is by which Kubernetes admits pods to a namespace.

@@ -45,12 +45,12 @@ type required struct {
 // Secrets that the user refers to, nodes where a node's address is advertised,
 // and what WireguardPeers attach by.
 func (q *questions) forGateway(g *spec.Gateway) (r required, answered bool, err error) {
-	r.lacks = q.gatewayKinds(g)
+	r.lacks = q.kindsFor(g)
 	for _, item := range q.many(requireSeed, secretSelector(g.Namespace, names.Seed(g.Name))) {
 		r.seed, r.seedController = secretData(item.GetResource()), controllerOf(item.GetResource())
 		r.seedDeleted = isDeleted(item.GetResource())
 	}
-	r.secrets = q.gatewaySecrets(g)
+	r.secrets = q.secretsFor(g)
 	attachments := q.many(requireAttachments, attachmentSelector(g))
 	var nodes, namespaces []*fnv1.Resource
 	if g.Service.Type == v1alpha1.ServiceNodePort && g.Endpoint.Host == "" && g.GatewayAPI.UDPRoute == nil {
@@ -79,9 +79,9 @@ func (q *questions) forGateway(g *spec.Gateway) (r required, answered bool, err 
 	return r, true, nil
 }
 
-// gatewayKinds asks which kinds the cluster lacks of those that the gateway asks
+// kindsFor asks which kinds the cluster lacks of those that the gateway asks
 // for. Crossplane before 2.2 cannot tell: there none is taken for missing.
-func (q *questions) gatewayKinds(g *spec.Gateway) missingKinds {
+func (q *questions) kindsFor(g *spec.Gateway) missingKinds {
 	lacks := missingKinds{}
 	if !request.HasCapability(q.req, fnv1.Capability_CAPABILITY_REQUIRED_SCHEMAS) {
 		return lacks
@@ -98,9 +98,9 @@ func (q *questions) gatewayKinds(g *spec.Gateway) missingKinds {
 	return lacks
 }
 
-// gatewaySecrets asks for the Secrets that the user refers to, and returns the
+// secretsFor asks for the Secrets that the user refers to, and returns the
 // data of those that exist by their names. Peers may share one.
-func (q *questions) gatewaySecrets(g *spec.Gateway) map[string]map[string][]byte {
+func (q *questions) secretsFor(g *spec.Gateway) map[string]map[string][]byte {
 	referred := map[string]bool{g.Keys.SeedSecret.Name: true}
 	for i := range g.Peers {
 		referred[g.Peers[i].PrivateKey.Name] = true

@@ -19,9 +19,9 @@ import (
 	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
 )
 
-// Pods returns all objects of a WireguardPeer whose pods join by a label, but
-// for the wall outside of them, which does not depend on the gateway. Pods that
-// the gateway rejects are refused at admission, for want of parameters.
+// Pods returns all objects of a WireguardPeer whose pods join by a label, but for
+// PodsPolicy, which does not depend on the gateway. Where the gateway rejects the
+// pods, admission refuses them, since it finds no parameters.
 func Pods(peer *spec.WireguardPeer, p *plan.Pods) ([]Composed, error) {
 	out := []Composed{{names.KeyAttachment, configMapKind, Attachment(peer, p.Attachment, p.Gateway.Keys.Seed)}}
 	if p.State == v1alpha1.PeerRejected {
@@ -37,6 +37,20 @@ func Pods(peer *spec.WireguardPeer, p *plan.Pods) ([]Composed, error) {
 		Composed{names.KeyRole, roleKind, PodsRole(peer)},
 		Composed{names.KeyRoleBinding, roleBindingKind, PodsRoleBinding(peer)},
 	), nil
+}
+
+// PodsPolicy returns the network policy around the pods of a WireguardPeer, none
+// where its user wants none. It stands whatever becomes of the gateway: without a
+// gateway the port is 0, and no rule leads to one.
+func PodsPolicy(peer *spec.WireguardPeer, gatewayPort int) []Composed {
+	switch peer.Pods.NetworkPolicy {
+	case v1alpha1.PodsNetworkPolicyNone:
+		return nil
+	case v1alpha1.PodsNetworkPolicyCilium:
+		return []Composed{{names.KeyCiliumNetworkPolicy, CiliumNetworkPolicyKind, ciliumNetworkPolicy(peer, gatewayPort)}}
+	default:
+		return []Composed{{names.KeyNetworkPolicy, networkPolicyKind, podsNetworkPolicy(peer, gatewayPort)}}
+	}
 }
 
 // EnrolmentSecret holds what the sidecars need to join. Admission mounts it into

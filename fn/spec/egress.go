@@ -14,9 +14,9 @@ import (
 	"github.com/wireguardgateway/function-wireguard-gateway/api/v1alpha1"
 )
 
-// egress refuses rules that the API server would refuse in a NetworkPolicy:
-// without the policy, pods would have no wall. Cilium's kind takes some of them,
-// and reads them as more than they say.
+// egress refuses rules that the API server would refuse in a NetworkPolicy: there
+// would be no policy, and nothing outside of the pods to hold back their traffic.
+// Cilium's kind accepts some of these rules, and then allows more than they say.
 func (p *parser) egress(path *field.Path, rules []v1alpha1.Object) []networkingv1.NetworkPolicyEgressRule {
 	var out []networkingv1.NetworkPolicyEgressRule
 	for i, o := range rules {

@@ -21,10 +21,10 @@ const (
 	ciliumNamespaceLabels = "k8s:io.cilium.k8s.namespace.labels."
 )
 
-// CiliumPodsPolicy says what PodsPolicy says, to a network that knows pods by
-// what they are: no address of theirs matches. It has few fields and its Go
-// types many dependencies, so it is written out.
-func CiliumPodsPolicy(peer *spec.WireguardPeer, gatewayPort int) *unstructured.Unstructured {
+// ciliumNetworkPolicy says the same as podsNetworkPolicy, for Cilium: it knows pods
+// by their labels, and matches none by its address. The kind has few fields and its
+// Go types many dependencies, so it is written out.
+func ciliumNetworkPolicy(peer *spec.WireguardPeer, gatewayPort int) *unstructured.Unstructured {
 	everywhere := map[string]any{"matchExpressions": []any{map[string]any{"key": ciliumNamespace, "operator": "Exists"}}}
 	var egress []any
 	if gatewayPort != 0 {

@@ -9,37 +9,22 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"github.com/wireguardgateway/function-wireguard-gateway/api/v1alpha1"
 	"github.com/wireguardgateway/function-wireguard-gateway/fn/names"
 	"github.com/wireguardgateway/function-wireguard-gateway/fn/plan"
 	"github.com/wireguardgateway/function-wireguard-gateway/fn/spec"
 	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
 )
 
-// Wall returns the network policy around the pods of a WireguardPeer, none where
-// its user wants none. It stands whatever becomes of the gateway: where its port
-// is 0 there is none, and nothing leads to it.
-func Wall(peer *spec.WireguardPeer, gatewayPort int) []Composed {
-	switch peer.Pods.NetworkPolicy {
-	case v1alpha1.PodsNetworkPolicyNone:
-		return nil
-	case v1alpha1.PodsNetworkPolicyCilium:
-		return []Composed{{names.KeyCiliumNetworkPolicy, CiliumNetworkPolicyKind, CiliumPodsPolicy(peer, gatewayPort)}}
-	default:
-		return []Composed{{names.KeyNetworkPolicy, networkPolicyKind, PodsPolicy(peer, gatewayPort)}}
-	}
-}
-
 // dnsPort is where names are resolved.
 const dnsPort = 53
 
-// PodsPolicy lets pods reach their gateway, the cluster's resolvers, what leaves
-// beside the tunnel, and what their user adds; nothing else.
+// podsNetworkPolicy lets pods reach their gateway, the cluster's resolvers, what
+// leaves beside the tunnel, and what their user adds; nothing else.
 //
 // Most networks judge where a packet goes once the address of a Service is
 // translated, some before. So it names the gateway's pods, and beside them the
 // addresses of Services.
-func PodsPolicy(peer *spec.WireguardPeer, gatewayPort int) *networkingv1.NetworkPolicy {
+func podsNetworkPolicy(peer *spec.WireguardPeer, gatewayPort int) *networkingv1.NetworkPolicy {
 	everywhere := networkingv1.NetworkPolicyPeer{NamespaceSelector: &metav1.LabelSelector{}}
 	port := func(protocol corev1.Protocol, port int) networkingv1.NetworkPolicyPort {
 		return networkingv1.NetworkPolicyPort{Protocol: new(protocol), Port: new(intstr.FromInt32(int32(port)))}
