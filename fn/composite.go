@@ -226,5 +226,5 @@ func specErrors(errs field.ErrorList) error {
 }
 
 func specInvalid(message string) error {
-	return &plan.ConditionError{Condition: conditionSpecValid, Reason: "Invalid", Message: message}
+	return &plan.ConditionError{Condition: conditionSpecValid, Reason: v1alpha1.ReasonInvalid, Message: message}
 }

@@ -57,6 +57,9 @@ const (
 	reasonError        = "Error"
 	reasonTooLarge     = v1alpha1.ReasonTooLarge
 
+	// reasonOutboundSubnetOverlap is that of a valid spec which is likely a mistake.
+	reasonOutboundSubnetOverlap = "OutboundSubnetOverlap"
+
 	reasonNotFound          = "NotFound"
 	reasonGatewayInvalid    = "GatewayInvalid"
 	reasonWaitingForGateway = "WaitingForGateway"

@@ -9,9 +9,6 @@ import (
 	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
 )
 
-// reasonOutboundSubnetOverlap is that of a valid spec which is likely a mistake.
-const reasonOutboundSubnetOverlap = "OutboundSubnetOverlap"
-
 // egress tells whether peers' traffic leaves through the VPN, as the agent sees
 // it. Until then it leaves nowhere.
 func (c *conditions) egress(g *plan.Gateway, o *observed) {
