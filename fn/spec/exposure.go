@@ -107,27 +107,3 @@ func (p *parser) sourceRange(path *field.Path, s string, to []string) []string {
 	}
 	return to
 }
-
-func (p *parser) keys(path *field.Path, g *Gateway) {
-	k := deref(p.spec.Keys, v1alpha1.Keys{})
-	g.Keys = Keys{AcceptSeed: k.AcceptSeed, Rotation: k.Rotation}
-	p.between(path.Child("rotation"), int(k.Rotation), 0, maxRotation)
-	if r := k.SeedSecretRef; r != nil {
-		g.Keys.SeedSecret = p.secretKey(path.Child("seedSecretRef"), r.Name, r.Key, v1alpha1.DefaultSeedKey)
-	}
-	if k.AcceptSeed != "" && !isSeedID(k.AcceptSeed) {
-		p.refuse(path.Child("acceptSeed"), k.AcceptSeed, "is no seed ID: it is 16 hexadecimal digits, as in status.seedID")
-	}
-}
-
-func isSeedID(s string) bool {
-	if len(s) != 16 {
-		return false
-	}
-	for _, c := range s {
-		if (c < '0' || c > '9') && (c < 'a' || c > 'f') {
-			return false
-		}
-	}
-	return true
-}

@@ -127,10 +127,6 @@ func (p *parser) clientKeys(path *field.Path, in *v1alpha1.Client, out *Peer) {
 // maxYear is the last that JSON has times of (RFC 3339).
 const maxYear = 9999
 
-// maxRotation is far more than anybody rotates, and keeps the number an
-// integer in every encoding that it passes.
-const maxRotation = 1_000_000
-
 func (p *parser) pinned(path *field.Path, addresses []string, g *Gateway, out *Peer) {
 	for i, s := range addresses {
 		at := path.Index(i)

@@ -61,18 +61,6 @@ type Endpoint struct {
 	Port int
 }
 
-// Keys are where keys come from.
-type Keys struct {
-	SeedSecret SecretKey // zero: the gateway's own seed
-	AcceptSeed string
-	Rotation   int64
-}
-
-// SecretKey names one value in a Secret of the gateway's namespace.
-type SecretKey struct {
-	Name, Key string
-}
-
 // Parse reads a gateway of the given name. The status matters where what the
 // user wrote is refused for what the gateway already is.
 func Parse(name, namespace string, s *v1alpha1.WireguardGatewaySpec, st *v1alpha1.WireguardGatewayStatus, platform Platform) (*Gateway, field.ErrorList) {
