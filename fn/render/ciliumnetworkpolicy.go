@@ -50,14 +50,13 @@ func ciliumNetworkPolicy(peer *spec.WireguardPeer, gatewayPort int) *unstructure
 	for i := range peer.Pods.AllowEgress {
 		egress = append(egress, ciliumRules(&peer.Pods.AllowEgress[i])...)
 	}
-	m := peerMeta(peer, names.Pods(peer.Name))
 	o := &unstructured.Unstructured{Object: map[string]any{
 		"spec": map[string]any{
 			"endpointSelector": map[string]any{"matchLabels": map[string]any{wireguard.PeerLabel: peer.Name}},
 			"egress":           egress,
 		},
 	}}
-	setMeta(o, m, m.Labels)
+	setMeta(o, peerMeta(peer, names.Pods(peer.Name)))
 	return o
 }
 

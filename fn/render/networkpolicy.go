@@ -15,15 +15,12 @@ import (
 // NetworkPolicy lets in what the gateway serves: WireGuard, probes and metrics,
 // and the tunnel where there is one.
 func NetworkPolicy(g *plan.Gateway) *networkingv1.NetworkPolicy {
-	port := func(protocol corev1.Protocol, port int) networkingv1.NetworkPolicyPort {
-		return networkingv1.NetworkPolicyPort{Protocol: new(protocol), Port: new(intstr.FromInt32(int32(port)))}
-	}
 	ports := []networkingv1.NetworkPolicyPort{
-		port(corev1.ProtocolUDP, g.ListenPort),
-		port(corev1.ProtocolTCP, wireguard.HTTPPort),
+		policyPort(corev1.ProtocolUDP, g.ListenPort),
+		policyPort(corev1.ProtocolTCP, wireguard.HTTPPort),
 	}
 	if g.Tunnel != nil {
-		ports = append(ports, port(corev1.ProtocolTCP, spec.TunnelPort))
+		ports = append(ports, policyPort(corev1.ProtocolTCP, spec.TunnelPort))
 	}
 	return &networkingv1.NetworkPolicy{
 		ObjectMeta: meta(g, names.Workload(g.Name)),
@@ -33,4 +30,9 @@ func NetworkPolicy(g *plan.Gateway) *networkingv1.NetworkPolicy {
 			Ingress:     []networkingv1.NetworkPolicyIngressRule{{Ports: ports}},
 		},
 	}
+}
+
+// policyPort is one port in a rule of a NetworkPolicy.
+func policyPort(protocol corev1.Protocol, port int) networkingv1.NetworkPolicyPort {
+	return networkingv1.NetworkPolicyPort{Protocol: new(protocol), Port: new(intstr.FromInt32(int32(port)))}
 }

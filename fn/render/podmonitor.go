@@ -3,7 +3,6 @@ package render
 import (
 	"maps"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/wireguardgateway/function-wireguard-gateway/fn/names"
@@ -20,6 +19,7 @@ func PodMonitor(g *plan.Gateway) *unstructured.Unstructured {
 		labels = map[string]string{}
 	}
 	maps.Copy(labels, m.Labels)
+	m.Labels = labels
 
 	o := &unstructured.Unstructured{Object: map[string]any{
 		"spec": map[string]any{
@@ -37,22 +37,6 @@ func PodMonitor(g *plan.Gateway) *unstructured.Unstructured {
 			}},
 		},
 	}}
-	setMeta(o, m, labels)
+	setMeta(o, m)
 	return o
-}
-
-func setMeta(o *unstructured.Unstructured, m metav1.ObjectMeta, labels map[string]string) {
-	o.SetName(m.Name)
-	if m.Namespace != "" {
-		o.SetNamespace(m.Namespace)
-	}
-	o.SetLabels(labels)
-}
-
-func anyMap(m map[string]string) map[string]any {
-	out := make(map[string]any, len(m))
-	for k, v := range m {
-		out[k] = v
-	}
-	return out
 }

@@ -7,7 +7,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/wireguardgateway/function-wireguard-gateway/fn/names"
 	"github.com/wireguardgateway/function-wireguard-gateway/fn/plan"
@@ -26,9 +25,6 @@ const dnsPort = 53
 // addresses of Services.
 func podsNetworkPolicy(peer *spec.WireguardPeer, gatewayPort int) *networkingv1.NetworkPolicy {
 	everywhere := networkingv1.NetworkPolicyPeer{NamespaceSelector: &metav1.LabelSelector{}}
-	port := func(protocol corev1.Protocol, port int) networkingv1.NetworkPolicyPort {
-		return networkingv1.NetworkPolicyPort{Protocol: new(protocol), Port: new(intstr.FromInt32(int32(port)))}
-	}
 	egress := make([]networkingv1.NetworkPolicyEgressRule, 0, len(peer.Pods.AllowEgress)+3)
 	if gatewayPort != 0 {
 		to := append([]networkingv1.NetworkPolicyPeer{{
@@ -37,7 +33,7 @@ func podsNetworkPolicy(peer *spec.WireguardPeer, gatewayPort int) *networkingv1.
 		}}, blocks(peer.Platform.ServiceCIDRs)...)
 		egress = append(egress, networkingv1.NetworkPolicyEgressRule{
 			To:    to,
-			Ports: []networkingv1.NetworkPolicyPort{port(corev1.ProtocolUDP, gatewayPort)},
+			Ports: []networkingv1.NetworkPolicyPort{policyPort(corev1.ProtocolUDP, gatewayPort)},
 		})
 	}
 	dns := []networkingv1.NetworkPolicyPeer{everywhere}
@@ -46,7 +42,7 @@ func podsNetworkPolicy(peer *spec.WireguardPeer, gatewayPort int) *networkingv1.
 	}
 	egress = append(egress, networkingv1.NetworkPolicyEgressRule{
 		To:    dns,
-		Ports: []networkingv1.NetworkPolicyPort{port(corev1.ProtocolUDP, dnsPort), port(corev1.ProtocolTCP, dnsPort)},
+		Ports: []networkingv1.NetworkPolicyPort{policyPort(corev1.ProtocolUDP, dnsPort), policyPort(corev1.ProtocolTCP, dnsPort)},
 	})
 	if bypass := plan.BypassCIDRs(peer); len(bypass) > 0 {
 		to := blocks(bypass)

@@ -11,6 +11,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
@@ -120,4 +121,22 @@ func meta(g *plan.Gateway, name string) metav1.ObjectMeta {
 		m.Namespace = g.Namespace
 	}
 	return m
+}
+
+// setMeta sets the metadata of an object that is written out without its Go type.
+func setMeta(o *unstructured.Unstructured, m metav1.ObjectMeta) {
+	o.SetName(m.Name)
+	if m.Namespace != "" {
+		o.SetNamespace(m.Namespace)
+	}
+	o.SetLabels(m.Labels)
+}
+
+// anyMap returns labels in the form that such an object has them.
+func anyMap(m map[string]string) map[string]any {
+	out := make(map[string]any, len(m))
+	for k, v := range m {
+		out[k] = v
+	}
+	return out
 }
