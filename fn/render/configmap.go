@@ -7,8 +7,8 @@ import (
 	"github.com/wireguardgateway/function-wireguard-gateway/fn/plan"
 )
 
-// StatusConfigMap is where the agent reports. It is composed without data,
+// statusConfigMap is where the agent reports. It is composed without data,
 // which is the agent's.
-func StatusConfigMap(g *plan.Gateway) *corev1.ConfigMap {
+func statusConfigMap(g *plan.Gateway) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: meta(g, names.Status(g.Name))}
 }

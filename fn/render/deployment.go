@@ -14,9 +14,9 @@ import (
 	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
 )
 
-// Deployment runs the gateway's one pod. Two pods with the same key would take
+// deployment runs the gateway's one pod. Two pods with the same key would take
 // each other's clients, so a pod is gone before the next one starts.
-func Deployment(g *plan.Gateway) *appsv1.Deployment {
+func deployment(g *plan.Gateway) *appsv1.Deployment {
 	return &appsv1.Deployment{
 		ObjectMeta: meta(g, names.Workload(g.Name)),
 		Spec: appsv1.DeploymentSpec{

@@ -12,9 +12,9 @@ import (
 	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
 )
 
-// NetworkPolicy lets in what the gateway serves: WireGuard, probes and metrics,
+// networkPolicy lets in what the gateway serves: WireGuard, probes and metrics,
 // and the tunnel where there is one.
-func NetworkPolicy(g *plan.Gateway) *networkingv1.NetworkPolicy {
+func networkPolicy(g *plan.Gateway) *networkingv1.NetworkPolicy {
 	ports := []networkingv1.NetworkPolicyPort{
 		policyPort(corev1.ProtocolUDP, g.ListenPort),
 		policyPort(corev1.ProtocolTCP, wireguard.HTTPPort),

@@ -9,9 +9,9 @@ import (
 	"github.com/wireguardgateway/function-wireguard-gateway/fn/plan"
 )
 
-// PodDisruptionBudget allows the one pod to be evicted: with a budget that does
+// podDisruptionBudget allows the one pod to be evicted: with a budget that does
 // not, no node could ever be drained.
-func PodDisruptionBudget(g *plan.Gateway) *policyv1.PodDisruptionBudget {
+func podDisruptionBudget(g *plan.Gateway) *policyv1.PodDisruptionBudget {
 	return &policyv1.PodDisruptionBudget{
 		ObjectMeta: meta(g, names.Workload(g.Name)),
 		Spec: policyv1.PodDisruptionBudgetSpec{

@@ -10,9 +10,9 @@ import (
 	"github.com/wireguardgateway/function-wireguard-gateway/fn/spec"
 )
 
-// PodMonitor tells the Prometheus operator to collect the gateway's metrics. It
+// podMonitor tells the Prometheus operator to collect the gateway's metrics. It
 // has few fields and its Go types many dependencies, so it is written out.
-func PodMonitor(g *plan.Gateway) *unstructured.Unstructured {
+func podMonitor(g *plan.Gateway) *unstructured.Unstructured {
 	m := meta(g, names.Workload(g.Name))
 	labels := maps.Clone(g.PodMonitor.Labels)
 	if labels == nil {

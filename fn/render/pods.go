@@ -23,19 +23,19 @@ import (
 // PodsPolicy, which does not depend on the gateway. Where the gateway rejects the
 // pods, admission refuses them, since it finds no parameters.
 func Pods(peer *spec.WireguardPeer, p *plan.Pods) ([]Composed, error) {
-	out := []Composed{{names.KeyAttachment, configMapKind, Attachment(peer, p.Attachment, p.Gateway.Keys.Seed)}}
+	out := []Composed{{names.KeyAttachment, configMapKind, attachment(peer, p.Attachment, p.Gateway.Keys.Seed)}}
 	if p.State == v1alpha1.PeerRejected {
 		return out, nil
 	}
-	enrolment, err := EnrolmentSecret(peer, p)
+	enrolment, err := enrolmentSecret(peer, p)
 	if err != nil {
 		return nil, err
 	}
 	return append(out,
 		Composed{names.KeyEnrolment, secretKind, enrolment},
-		Composed{names.KeyInjection, configMapKind, InjectionConfigMap(peer)},
-		Composed{names.KeyRole, roleKind, PodsRole(peer)},
-		Composed{names.KeyRoleBinding, roleBindingKind, PodsRoleBinding(peer)},
+		Composed{names.KeyInjection, configMapKind, injectionConfigMap(peer)},
+		Composed{names.KeyRole, roleKind, podsRole(peer)},
+		Composed{names.KeyRoleBinding, roleBindingKind, podsRoleBinding(peer)},
 	), nil
 }
 
@@ -53,9 +53,9 @@ func PodsPolicy(peer *spec.WireguardPeer, gatewayPort int) []Composed {
 	}
 }
 
-// EnrolmentSecret holds what the sidecars need to join. Admission mounts it into
+// enrolmentSecret holds what the sidecars need to join. Admission mounts it into
 // them, and into nothing else.
-func EnrolmentSecret(peer *spec.WireguardPeer, p *plan.Pods) (*corev1.Secret, error) {
+func enrolmentSecret(peer *spec.WireguardPeer, p *plan.Pods) (*corev1.Secret, error) {
 	document, err := p.Enrolment.Encode()
 	if err != nil {
 		return nil, errors.Wrap(err, "cannot encode enrolment")
@@ -66,8 +66,8 @@ func EnrolmentSecret(peer *spec.WireguardPeer, p *plan.Pods) (*corev1.Secret, er
 	}, nil
 }
 
-// InjectionConfigMap is what admission needs to know of the sidecar.
-func InjectionConfigMap(peer *spec.WireguardPeer) *corev1.ConfigMap {
+// injectionConfigMap is what admission needs to know of the sidecar.
+func injectionConfigMap(peer *spec.WireguardPeer) *corev1.ConfigMap {
 	m := &corev1.ConfigMap{
 		ObjectMeta: peerMeta(peer, names.Injection(peer.Name)),
 		Data: map[string]string{
@@ -99,9 +99,9 @@ func lines(list corev1.ResourceList) string {
 	return b.String()
 }
 
-// PodsRole lets the gateway's agent watch the pods of the namespace, which tells
+// podsRole lets the gateway's agent watch the pods of the namespace, which tells
 // it whom to serve.
-func PodsRole(peer *spec.WireguardPeer) *rbacv1.Role {
+func podsRole(peer *spec.WireguardPeer) *rbacv1.Role {
 	return &rbacv1.Role{
 		ObjectMeta: peerMeta(peer, names.Pods(peer.Name)),
 		Rules: []rbacv1.PolicyRule{{
@@ -112,8 +112,8 @@ func PodsRole(peer *spec.WireguardPeer) *rbacv1.Role {
 	}
 }
 
-// PodsRoleBinding gives that role to the agent of this one gateway.
-func PodsRoleBinding(peer *spec.WireguardPeer) *rbacv1.RoleBinding {
+// podsRoleBinding gives that role to the agent of this one gateway.
+func podsRoleBinding(peer *spec.WireguardPeer) *rbacv1.RoleBinding {
 	return &rbacv1.RoleBinding{
 		ObjectMeta: peerMeta(peer, names.Pods(peer.Name)),
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: roleKind.Kind, Name: names.Pods(peer.Name)},

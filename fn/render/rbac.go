@@ -8,17 +8,17 @@ import (
 	"github.com/wireguardgateway/function-wireguard-gateway/fn/plan"
 )
 
-// ServiceAccount is the agent's. Its token is mounted into the agent's
+// serviceAccount is the agent's. Its token is mounted into the agent's
 // container only, not into every container of the pod.
-func ServiceAccount(g *plan.Gateway) *corev1.ServiceAccount {
+func serviceAccount(g *plan.Gateway) *corev1.ServiceAccount {
 	return &corev1.ServiceAccount{
 		ObjectMeta:                   meta(g, names.Workload(g.Name)),
 		AutomountServiceAccountToken: new(false),
 	}
 }
 
-// Role lets the agent read its own configuration, and write its own report.
-func Role(g *plan.Gateway) *rbacv1.Role {
+// role lets the agent read its own configuration, and write its own report.
+func role(g *plan.Gateway) *rbacv1.Role {
 	return &rbacv1.Role{
 		ObjectMeta: meta(g, names.Workload(g.Name)),
 		Rules: []rbacv1.PolicyRule{
@@ -38,8 +38,8 @@ func Role(g *plan.Gateway) *rbacv1.Role {
 	}
 }
 
-// RoleBinding gives the agent its role.
-func RoleBinding(g *plan.Gateway) *rbacv1.RoleBinding {
+// roleBinding gives the agent its role.
+func roleBinding(g *plan.Gateway) *rbacv1.RoleBinding {
 	return &rbacv1.RoleBinding{
 		ObjectMeta: meta(g, names.Workload(g.Name)),
 		RoleRef: rbacv1.RoleRef{

@@ -57,22 +57,22 @@ func gatewayKind(kind string) schema.GroupVersionKind {
 
 // Gateway returns all objects of a gateway.
 func Gateway(g *plan.Gateway) ([]Composed, error) {
-	config, err := ConfigSecret(g)
+	config, err := configSecret(g)
 	if err != nil {
 		return nil, err
 	}
 	out := make([]Composed, 0, len(g.Peers)+8)
 	if g.Keys.ComposeSeed {
-		out = append(out, Composed{names.KeySeed, secretKind, SeedSecret(g)})
+		out = append(out, Composed{names.KeySeed, secretKind, seedSecret(g)})
 	}
 	out = append(out,
 		Composed{names.KeyConfig, secretKind, config},
-		Composed{names.KeyServiceAccount, serviceAccountKind, ServiceAccount(g)},
-		Composed{names.KeyRole, roleKind, Role(g)},
-		Composed{names.KeyRoleBinding, roleBindingKind, RoleBinding(g)},
-		Composed{names.KeyStatus, configMapKind, StatusConfigMap(g)},
-		Composed{names.KeyDeployment, deploymentKind, Deployment(g)},
-		Composed{names.KeyService, serviceKind, Service(g)},
+		Composed{names.KeyServiceAccount, serviceAccountKind, serviceAccount(g)},
+		Composed{names.KeyRole, roleKind, role(g)},
+		Composed{names.KeyRoleBinding, roleBindingKind, roleBinding(g)},
+		Composed{names.KeyStatus, configMapKind, statusConfigMap(g)},
+		Composed{names.KeyDeployment, deploymentKind, deployment(g)},
+		Composed{names.KeyService, serviceKind, service(g)},
 	)
 	out = append(out, optional(g)...)
 	for i := range g.Peers {
@@ -81,7 +81,7 @@ func Gateway(g *plan.Gateway) ([]Composed, error) {
 		if p.State == v1alpha1.PeerRejected || p.Attached {
 			continue
 		}
-		s, err := PeerSecret(g, p)
+		s, err := peerSecret(g, p)
 		if err != nil {
 			return nil, errors.Wrapf(err, "cannot render the configurations of peer %q", p.Name)
 		}
@@ -95,21 +95,21 @@ func optional(g *plan.Gateway) []Composed {
 	var out []Composed
 	if g.Tunnel != nil {
 		out = append(out,
-			Composed{names.KeyTunnelService, serviceKind, TunnelService(g)},
-			Composed{names.KeyHTTPRoute, HTTPRouteKind, HTTPRoute(g)},
+			Composed{names.KeyTunnelService, serviceKind, tunnelService(g)},
+			Composed{names.KeyHTTPRoute, HTTPRouteKind, httpRoute(g)},
 		)
 	}
 	if g.GatewayAPI.UDPRoute != nil {
-		out = append(out, Composed{names.KeyUDPRoute, UDPRouteKind, UDPRoute(g)})
+		out = append(out, Composed{names.KeyUDPRoute, UDPRouteKind, udpRoute(g)})
 	}
 	if g.NetworkPolicy {
-		out = append(out, Composed{names.KeyNetworkPolicy, networkPolicyKind, NetworkPolicy(g)})
+		out = append(out, Composed{names.KeyNetworkPolicy, networkPolicyKind, networkPolicy(g)})
 	}
 	if g.PodDisruptionBudget {
-		out = append(out, Composed{names.KeyPDB, podDisruptionBudgetKind, PodDisruptionBudget(g)})
+		out = append(out, Composed{names.KeyPDB, podDisruptionBudgetKind, podDisruptionBudget(g)})
 	}
 	if g.PodMonitor != nil {
-		out = append(out, Composed{names.KeyPodMonitor, PodMonitorKind, PodMonitor(g)})
+		out = append(out, Composed{names.KeyPodMonitor, PodMonitorKind, podMonitor(g)})
 	}
 	return out
 }

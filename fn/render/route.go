@@ -9,10 +9,10 @@ import (
 	"github.com/wireguardgateway/function-wireguard-gateway/fn/spec"
 )
 
-// HTTPRoute leads the tunnel's path on the Gateway to its Service. The lists of
+// httpRoute leads the tunnel's path on the Gateway to its Service. The lists of
 // a route are atomic: every field that the API server would default in them is
 // written out, so that what is applied is what is there.
-func HTTPRoute(g *plan.Gateway) *gatewayv1.HTTPRoute {
+func httpRoute(g *plan.Gateway) *gatewayv1.HTTPRoute {
 	m := meta(g, names.Workload(g.Name))
 	m.Annotations = g.GatewayAPI.Annotations
 	return &gatewayv1.HTTPRoute{
@@ -36,8 +36,8 @@ func HTTPRoute(g *plan.Gateway) *gatewayv1.HTTPRoute {
 	}
 }
 
-// UDPRoute leads a UDP listener of the Gateway to the gateway's Service.
-func UDPRoute(g *plan.Gateway) *gatewayv1.UDPRoute {
+// udpRoute leads a UDP listener of the Gateway to the gateway's Service.
+func udpRoute(g *plan.Gateway) *gatewayv1.UDPRoute {
 	m := meta(g, names.Workload(g.Name))
 	m.Annotations = g.GatewayAPI.Annotations
 	return &gatewayv1.UDPRoute{

@@ -8,9 +8,9 @@ import (
 	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
 )
 
-// SeedSecret holds the seed that every key derives from. The API server refuses
+// seedSecret holds the seed that every key derives from. The API server refuses
 // to change it.
-func SeedSecret(g *plan.Gateway) *corev1.Secret {
+func seedSecret(g *plan.Gateway) *corev1.Secret {
 	return &corev1.Secret{
 		ObjectMeta: meta(g, names.Seed(g.Name)),
 		Immutable:  new(true),
@@ -18,8 +18,8 @@ func SeedSecret(g *plan.Gateway) *corev1.Secret {
 	}
 }
 
-// ConfigSecret holds what the agent keeps true.
-func ConfigSecret(g *plan.Gateway) (*corev1.Secret, error) {
+// configSecret holds what the agent keeps true.
+func configSecret(g *plan.Gateway) (*corev1.Secret, error) {
 	config, err := g.Config().Encode()
 	if err != nil {
 		return nil, err
@@ -38,8 +38,8 @@ func ConfigSecret(g *plan.Gateway) (*corev1.Secret, error) {
 	return s, nil
 }
 
-// PeerSecret holds the configurations of an inline peer.
-func PeerSecret(g *plan.Gateway, p *plan.Peer) (*corev1.Secret, error) {
+// peerSecret holds the configurations of an inline peer.
+func peerSecret(g *plan.Gateway, p *plan.Peer) (*corev1.Secret, error) {
 	s := &corev1.Secret{ObjectMeta: meta(g, names.Peer(g.Name, p.Name))}
 	s.Labels[names.LabelPeer] = p.Name
 	var err error

@@ -13,9 +13,9 @@ import (
 	"github.com/wireguardgateway/function-wireguard-gateway/fn/spec"
 )
 
-// Service exposes the WireGuard port. What belongs to another type of Service
+// service exposes the WireGuard port. What belongs to another type of Service
 // is left out: the API server would refuse it.
-func Service(g *plan.Gateway) *corev1.Service {
+func service(g *plan.Gateway) *corev1.Service {
 	in := g.Service
 	s := &corev1.Service{
 		ObjectMeta: meta(g, names.Workload(g.Name)),
@@ -59,9 +59,9 @@ func Service(g *plan.Gateway) *corev1.Service {
 	return s
 }
 
-// TunnelService exposes the WebSocket tunnel to the Gateway. Some Gateways carry
+// tunnelService exposes the WebSocket tunnel to the Gateway. Some Gateways carry
 // WebSockets only to ports that say they speak it.
-func TunnelService(g *plan.Gateway) *corev1.Service {
+func tunnelService(g *plan.Gateway) *corev1.Service {
 	return &corev1.Service{
 		ObjectMeta: meta(g, names.Tunnel(g.Name)),
 		Spec: corev1.ServiceSpec{

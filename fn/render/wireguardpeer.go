@@ -16,20 +16,20 @@ import (
 func Client(peer *spec.WireguardPeer, c *plan.Client) ([]Composed, error) {
 	var out []Composed
 	if c.Attachment != nil {
-		out = append(out, Composed{names.KeyAttachment, configMapKind, Attachment(peer, c.Attachment, c.Gateway.Keys.Seed)})
+		out = append(out, Composed{names.KeyAttachment, configMapKind, attachment(peer, c.Attachment, c.Gateway.Keys.Seed)})
 	}
 	if c.State == v1alpha1.PeerRejected || (len(c.Addresses) == 0 && c.Kept == nil) {
 		return out, nil
 	}
-	s, err := ClientSecret(peer, c)
+	s, err := clientSecret(peer, c)
 	if err != nil {
 		return nil, err
 	}
 	return append(out, Composed{names.KeyPeerConfig, secretKind, s}), nil
 }
 
-// Attachment is how a WireguardPeer attaches to its gateway.
-func Attachment(peer *spec.WireguardPeer, a *wireguard.Attachment, seed wireguard.Seed) *corev1.ConfigMap {
+// attachment is how a WireguardPeer attaches to its gateway.
+func attachment(peer *spec.WireguardPeer, a *wireguard.Attachment, seed wireguard.Seed) *corev1.ConfigMap {
 	return &corev1.ConfigMap{
 		ObjectMeta: peerMeta(peer, names.Attachment(peer.Name)),
 		Data: map[string]string{
@@ -40,8 +40,8 @@ func Attachment(peer *spec.WireguardPeer, a *wireguard.Attachment, seed wireguar
 	}
 }
 
-// ClientSecret holds the client's configurations.
-func ClientSecret(peer *spec.WireguardPeer, c *plan.Client) (*corev1.Secret, error) {
+// clientSecret holds the client's configurations.
+func clientSecret(peer *spec.WireguardPeer, c *plan.Client) (*corev1.Secret, error) {
 	s := &corev1.Secret{ObjectMeta: peerMeta(peer, names.PeerConfig(peer.Name)), Data: c.Kept}
 	if s.Data != nil {
 		return s, nil

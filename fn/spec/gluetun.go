@@ -28,7 +28,7 @@ const providerCustom = "custom"
 // Ports of gluetun's, on loopback and for DNS.
 const (
 	GluetunControlPort = 8000
-	GluetunHealthPort  = 9999
+	gluetunHealthPort  = 9999
 	dnsPort            = 53
 )
 

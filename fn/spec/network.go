@@ -112,7 +112,7 @@ func (p *parser) pool(path *field.Path, s string, g *Gateway, family func(netip.
 
 // cidr parses a network whose host bits are zero.
 func (p *parser) cidr(path *field.Path, s string) (netip.Prefix, bool) {
-	n, message := ParseCIDR(s)
+	n, message := parseCIDR(s)
 	if message != "" {
 		p.refuse(path, s, message)
 		return netip.Prefix{}, false
@@ -120,9 +120,9 @@ func (p *parser) cidr(path *field.Path, s string) (netip.Prefix, bool) {
 	return n, true
 }
 
-// ParseCIDR parses a network whose host bits are zero. The message says what is
+// parseCIDR parses a network whose host bits are zero. The message says what is
 // wrong with it, and is empty where nothing is.
-func ParseCIDR(s string) (netip.Prefix, string) {
+func parseCIDR(s string) (netip.Prefix, string) {
 	n, err := netip.ParsePrefix(s)
 	switch {
 	case err != nil:

@@ -34,7 +34,7 @@ func (p *parser) pods(path *field.Path, in *v1alpha1.Pods, platform Platform) *P
 		NetworkPolicy:  v1alpha1.DefaultPodsNetworkPolicy,
 	}
 	for i, s := range in.BypassCIDRs {
-		if n, message := ParseCIDR(s); message == "" && n.Bits() == 0 {
+		if n, message := parseCIDR(s); message == "" && n.Bits() == 0 {
 			p.refuse(path.Child("bypassCIDRs").Index(i), s, "is everything, which would leave nothing for the tunnel: name the networks of the cluster")
 		}
 	}
