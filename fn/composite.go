@@ -46,7 +46,8 @@ type compositePeer struct {
 	status v1alpha1.WireguardPeerStatus
 }
 
-// reference is a claim's, in the spec of the claim flavour's composite resource.
+// reference is a namespace with a name. A composite resource has its own in its
+// metadata, and in the claim flavour its claim's in its spec.
 type reference struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
@@ -64,8 +65,8 @@ var (
 	peerKinds    = flavours{user: v1alpha1.PeerKind, composite: v1alpha1.CompositePeerKind}
 )
 
-// isPeer tells whether a WireguardPeer is to be composed. What is neither is
-// taken for a gateway, and refused as none.
+// isPeer tells whether a WireguardPeer is to be composed. What is no gateway
+// either is taken for one, and refused when it is decoded.
 func isPeer(req *fnv1.RunFunctionRequest) bool {
 	kind := req.GetObserved().GetComposite().GetResource().GetFields()["kind"].GetStringValue()
 	return kind == peerKinds.user || kind == peerKinds.composite
@@ -85,9 +86,10 @@ func decodePeer(req *fnv1.RunFunctionRequest) (*compositePeer, error) {
 	return xr, err
 }
 
-// decodeObject reads spec and status of the composite resource, and tells whose
-// it is. That follows from its namespace, and from its claim only where it has
-// none: users write the spec.
+// decodeObject reads spec and status of the composite resource, and tells by which
+// namespace and name its user knows it. These are its own where it has a namespace.
+// The claim that its spec names counts only where it has none: in a namespace, users
+// write the spec.
 func decodeObject(req *fnv1.RunFunctionRequest, kinds flavours, spec, status any) (identity, error) {
 	xr := req.GetObserved().GetComposite().GetResource()
 	fields := xr.AsMap()
@@ -156,7 +158,8 @@ func decodeObject(req *fnv1.RunFunctionRequest, kinds flavours, spec, status any
 	return id, nil
 }
 
-// describeDecodeError names the field and what stands in it, not the Go types.
+// describeDecodeError says which field cannot be read and what stands in it,
+// without the Go types of the decoder's own message.
 func describeDecodeError(xr *structpb.Struct, err error) string {
 	typeErr, timeErr := &json.UnmarshalTypeError{}, &time.ParseError{}
 	switch {
@@ -169,7 +172,8 @@ func describeDecodeError(xr *structpb.Struct, err error) string {
 	}
 }
 
-// expiryOf returns where a time stands. The decoder does not tell.
+// expiryOf returns the path of the expiresAt that has a value. The decoder's error
+// does not tell it.
 func expiryOf(xr *structpb.Struct, value string) *field.Path {
 	path, spec := field.NewPath("spec"), xr.GetFields()["spec"].GetStructValue().GetFields()
 	if spec["client"].GetStructValue().GetFields()["expiresAt"].GetStringValue() == value {
@@ -213,8 +217,8 @@ func parse(req *fnv1.RunFunctionRequest, xr *composite) (*spec.Gateway, error) {
 	return g, nil
 }
 
-// maxErrors is how many errors of a spec a message has. All of them could be more
-// than what Crossplane accepts.
+// maxErrors is how many errors of a spec a message lists. With all of them it could
+// be larger than Crossplane accepts.
 const maxErrors = 10
 
 func specErrors(errs field.ErrorList) error {

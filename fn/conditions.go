@@ -33,7 +33,7 @@ const (
 	conditionPodsReady    = plan.ConditionPodsReady
 )
 
-// Both sets, each in its order.
+// The conditions of each kind, in the order in which a response has them.
 var (
 	gatewayConditions = []string{
 		conditionSpecValid, conditionKeysReady, conditionPeersReady, conditionEndpointReady,
@@ -57,7 +57,8 @@ const (
 	reasonError        = "Error"
 	reasonTooLarge     = v1alpha1.ReasonTooLarge
 
-	// reasonOutboundSubnetOverlap is that of a valid spec which is likely a mistake.
+	// reasonOutboundSubnetOverlap is that of a spec which is valid, but likely a
+	// mistake.
 	reasonOutboundSubnetOverlap = "OutboundSubnetOverlap"
 
 	reasonNotFound          = "NotFound"
@@ -80,8 +81,8 @@ type conditions struct {
 	by    map[string]condition
 }
 
-// newConditions starts with what is known before anything was looked at:
-// nothing.
+// newConditions returns conditions that are all unknown, since nothing was looked
+// at yet.
 func newConditions(types ...string) *conditions {
 	c := &conditions{by: map[string]condition{}, types: types}
 	for _, t := range c.types {
@@ -105,7 +106,8 @@ func (c *conditions) fail(err error) {
 		c.false(f.Condition, f.Reason, f.Message)
 		return
 	}
-	// An error of ours: the spec may be fine, but it could not be served.
+	// An error of the function itself: the spec may be valid, but it could not be
+	// composed.
 	c.false(conditionSpecValid, reasonError, err.Error())
 }
 
@@ -113,7 +115,7 @@ func (c *conditions) specValid() {
 	c.true(conditionSpecValid, reasonValid, "")
 }
 
-// planned tells what the plan knows.
+// planned sets the conditions that follow from the plan.
 func (c *conditions) planned(g *plan.Gateway, o *observed, lacks missingKinds) {
 	c.true(conditionKeysReady, reasonAvailable, "")
 	c.egress(g, o)
@@ -138,6 +140,7 @@ func (c *conditions) planned(g *plan.Gateway, o *observed, lacks missingKinds) {
 // all of them.
 const maxExplained = 3
 
+// peers tells whether all peers are accepted, and explains why some are not.
 func (c *conditions) peers(g *plan.Gateway) {
 	rejected := g.Rejected()
 	why := make([]string, 0, maxExplained)
@@ -145,7 +148,7 @@ func (c *conditions) peers(g *plan.Gateway) {
 	if more := len(rejected) - len(why); more > 0 {
 		why = append(why, fmt.Sprintf("%d more, see status.peers", more))
 	}
-	// Of these the number is all that is told: anybody may write what they say.
+	// Of attachments only the number is told: anybody may have written them.
 	if g.Refused > 0 {
 		why = append(why, refused(g.Refused))
 	}

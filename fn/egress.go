@@ -9,8 +9,8 @@ import (
 	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
 )
 
-// egress tells whether peers' traffic leaves through the VPN, as the agent sees
-// it. Until then it leaves nowhere.
+// egress tells whether peers' traffic leaves through the VPN, as the agent reports
+// it. While it does not, it does not leave at all.
 func (c *conditions) egress(g *plan.Gateway, o *observed) {
 	if g.Gluetun == nil {
 		c.true(conditionEgressReady, reasonNotRequested, "")
@@ -45,7 +45,8 @@ func (c *conditions) egress(g *plan.Gateway, o *observed) {
 	}
 }
 
-// egressStatus is what the internet sees, while there is a tunnel.
+// egressStatus is what the internet sees of peers' traffic, nil while there is no
+// tunnel.
 func egressStatus(g *plan.Gateway, o *observed) *v1alpha1.EgressStatus {
 	if g.Gluetun == nil || o.report == nil || o.report.Egress.State != wireguard.EgressTunnelUp || o.outlived() {
 		return nil

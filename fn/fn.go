@@ -22,7 +22,7 @@ import (
 	"github.com/wireguardgateway/function-wireguard-gateway/input/v1beta1"
 )
 
-// Function composes gateways, and the peers of other namespaces.
+// Function composes WireguardGateways and WireguardPeers.
 type Function struct {
 	fnv1.UnimplementedFunctionRunnerServiceServer
 

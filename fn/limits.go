@@ -12,16 +12,16 @@ import (
 	"github.com/wireguardgateway/function-wireguard-gateway/fn/render"
 )
 
-// peersField is where inline peers stand, and clientField the client of a
-// WireguardPeer.
+// Fields of the spec that errors are about: the inline peers of a gateway, and the
+// client of a WireguardPeer.
 const (
 	peersField  = "spec.peers"
 	clientField = "spec.client"
 )
 
-// checkSecrets refuses what no Secret can hold: the API server would refuse it,
-// and every peer would wait for it in vain. What they are made of stands in the
-// given field.
+// checkSecrets refuses Secrets that hold more than the API server accepts: every
+// peer would wait for them in vain. The error is about the given field, which they
+// are made of.
 func checkSecrets(field string, objects []render.Composed, peers int) error {
 	for _, o := range objects {
 		s, ok := o.Object.(*corev1.Secret)
@@ -45,8 +45,9 @@ func checkSecrets(field string, objects []render.Composed, peers int) error {
 	return nil
 }
 
-// checkSize refuses what Crossplane does not accept, and what etcd would refuse:
-// a gateway with its status. Its size is that without.
+// checkSize refuses a gateway that is with its status larger than etcd accepts, and
+// a response that is larger than Crossplane accepts. The gateway's size is given
+// without its status.
 func checkSize(rsp *fnv1.RunFunctionResponse, gateway, objects int) error {
 	if size := gateway + proto.Size(rsp.GetDesired().GetComposite()); size > plan.MaxObject {
 		return tooLarge(peersField, "the gateway with its status is %d bytes, and etcd accepts %d: move some peers to another gateway, or shorten their access rules and routes",

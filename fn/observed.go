@@ -12,8 +12,8 @@ import (
 	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
 )
 
-// observed are the composed objects that are there. Only what decisions depend
-// on is decoded: the Secrets of a thousand peers are not.
+// observed are the composed objects that exist. Only what decisions depend on is
+// decoded: the Secrets of a thousand peers are not.
 type observed struct {
 	exists map[string]bool
 
@@ -72,8 +72,8 @@ func decodeObserved(req *fnv1.RunFunctionRequest) (*observed, error) {
 	}
 	data := resources[names.KeyStatus].GetResource().GetFields()["data"].GetStructValue().GetFields()
 	if s := data[wireguard.ReportKey].GetStringValue(); s != "" {
-		// The agent may be newer or older than we are: what it says that we do
-		// not understand is as good as nothing.
+		// The agent may be newer or older than the function: a report that cannot
+		// be read counts as none.
 		if r, err := wireguard.DecodeReport([]byte(s)); err == nil {
 			o.report = &r
 		}

@@ -144,9 +144,9 @@ func peerInputs(ask *questions, xr *compositePeer, peer *spec.WireguardPeer, gat
 	return in, nil
 }
 
-// observedPeerConfig returns the data of the peer's Secret, as far as it is ours,
-// nil where there is none. One for another gateway, which its labels tell, is as
-// good as none.
+// observedPeerConfig returns what the peer's Secret holds under our data keys, nil
+// where that is nothing. A Secret that was made for another gateway, which its
+// labels tell, counts as none.
 func observedPeerConfig(req *fnv1.RunFunctionRequest, peer *spec.WireguardPeer) map[string][]byte {
 	secret := req.GetObserved().GetResources()[names.KeyPeerConfig].GetResource()
 	labels := secret.GetFields()["metadata"].GetStructValue().GetFields()["labels"].GetStructValue().GetFields()

@@ -41,16 +41,16 @@ func (c *conditions) waits(p *spec.WireguardPeer, message string) {
 	}
 }
 
-// gatewayInvalid is why nothing is changed. What is wrong with the gateway is
-// for its owner to know.
+// gatewayInvalid is the error where the gateway cannot be read. What is wrong with
+// it is for its owner to know, and is not told here.
 func gatewayInvalid(p *spec.WireguardPeer) error {
 	return &plan.ConditionError{Condition: plan.ConditionOf(p), Reason: reasonGatewayInvalid, Message: fmt.Sprintf(
 		"the gateway %q in namespace %q cannot be read; nothing was changed. Its owner finds what to do in its condition SpecValid", p.GatewayName, p.GatewayNamespace)}
 }
 
-// awaitsSeed tells whether the gateway is so new that it has no seed yet. Where
-// it had one, or the peer has something that depends on it, its seed is missing
-// instead, which changes nothing. The network policy around pods depends on no
+// awaitsSeed tells whether the gateway is so new that it has no seed yet. Where the
+// gateway had one, or the peer has objects that depend on it, the seed got lost
+// instead, and nothing may be changed. The network policy around pods depends on no
 // seed.
 func (c *conditions) awaitsSeed(in *plan.PeerInputs, observed map[string]*fnv1.Resource) bool {
 	had := len(observed)

@@ -60,7 +60,7 @@ type surroundings struct {
 	missing []string // kinds of the objects of admission that are not there
 }
 
-// admissionKind is a kind of the objects that let pods join.
+// admissionKind returns a kind of the objects that let pods join.
 func admissionKind(kind string) schema.GroupVersionKind {
 	return admissionv1.SchemeGroupVersion.WithKind(kind)
 }
@@ -68,7 +68,7 @@ func admissionKind(kind string) schema.GroupVersionKind {
 // mutatingPolicyKind is new in Kubernetes 1.36.
 var mutatingPolicyKind = admissionKind("MutatingAdmissionPolicy")
 
-// admission are the objects that let pods join. They all have one name.
+// admission are the objects that let pods join. They all have the same name.
 var admission = []struct {
 	key  string
 	kind schema.GroupVersionKind
@@ -124,7 +124,8 @@ func mayJoin(observed map[string]*fnv1.Resource, policy []render.Composed) bool 
 		!slices.ContainsFunc(policy, func(o render.Composed) bool { return observed[o.Key] == nil })
 }
 
-// podSecurityLabel is by which Kubernetes admits pods to a namespace.
+// podSecurityLabel is the label of a namespace by which Kubernetes decides which
+// pods it admits there.
 const podSecurityLabel = "pod-security.kubernetes.io/enforce"
 
 // podsReady tells whether pods with the label join. What would let them start

@@ -7,8 +7,8 @@ import (
 	"github.com/wireguardgateway/function-wireguard-gateway/fn/spec"
 )
 
-// Names of what the function requires to know for a WireguardPeer, beside
-// Secrets.
+// Names of what the function requires to know for a WireguardPeer, beside the
+// Secret that its user refers to.
 const (
 	requireGatewayPrefix = "gateway."
 	requireSeedPrefix    = "seed."

@@ -15,8 +15,9 @@ const requireSecretPrefix = "secret."
 // questions are requirements, some of which are asked only when others are
 // answered. Crossplane answers those of one response before it runs the function
 // again, and may have answered before it is asked, since it remembers what was
-// asked last time. So a requirement is named for the object that it asks for: the
-// answer to another one, or that there is none, would pass for its own.
+// asked last time. So where a requirement asks for one object, its name stands for
+// that object alone: the answer about another one, or that there is none, would pass
+// for its own.
 type questions struct {
 	req *fnv1.RunFunctionRequest
 	rsp *fnv1.RunFunctionResponse
@@ -65,6 +66,7 @@ func (q *questions) secret(key, namespace, name string) map[string][]byte {
 	return nil
 }
 
+// secretSelector selects one Secret.
 func secretSelector(namespace, name string) *fnv1.ResourceSelector {
 	return &fnv1.ResourceSelector{
 		ApiVersion: "v1",

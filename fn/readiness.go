@@ -59,7 +59,7 @@ func deploymentReady(d *appsv1.Deployment) (ready bool, reason, message string) 
 			return false, cmp.Or(c.Reason, string(c.Type)), podRefused(cmp.Or(c.Message, "Its pods cannot be created."))
 		}
 	}
-	// One, whatever somebody scaled it to in the meantime.
+	// One, even if somebody has scaled it to more.
 	const want = 1
 	s := d.Status
 	switch {
@@ -72,6 +72,7 @@ func deploymentReady(d *appsv1.Deployment) (ready bool, reason, message string) 
 	}
 }
 
+// podRefused adds what can be done to the message of why a pod was refused.
 func podRefused(message string) string {
 	const wayOut = ". The gateway's pod needs NET_ADMIN: label its namespace pod-security.kubernetes.io/enforce=privileged"
 	switch {

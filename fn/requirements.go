@@ -14,7 +14,8 @@ import (
 	"github.com/wireguardgateway/function-wireguard-gateway/fn/spec"
 )
 
-// Names of what the function requires to know for a gateway, beside Secrets.
+// Names of what the function requires to know for a gateway, beside the Secrets
+// that its user refers to.
 const (
 	requireSeed        = "seed"
 	requireNodes       = "nodes"
@@ -98,8 +99,8 @@ func (q *questions) kindsFor(g *spec.Gateway) missingKinds {
 	return lacks
 }
 
-// secretsFor asks for the Secrets that the user refers to, and returns the
-// data of those that exist by their names. Peers may share one.
+// secretsFor asks for the Secrets that the user refers to, and returns by their
+// names the data of those that exist. Peers may share one.
 func (q *questions) secretsFor(g *spec.Gateway) map[string]map[string][]byte {
 	referred := map[string]bool{g.Keys.SeedSecret.Name: true}
 	for i := range g.Peers {

@@ -52,9 +52,9 @@ func describeParent(ref gatewayv1.ParentReference) string {
 }
 
 // parentRefuses returns why a parent does not serve the route. Both are empty
-// where it does. Several controllers may answer for one parent, of which one is
-// enough: another may be a former one's that nobody took back. A refusal says
-// more than an answer that is still to come.
+// where it does. The route may have several answers for one parent, and one that
+// accepts it is enough: another may be left over from a former controller. A
+// refusal is told before an answer that is still to come.
 func parentRefuses(r *route, ref gatewayv1.ParentReference) (reason, message string) {
 	reason, message = reasonPending, "no controller has answered yet; is there one for it, and does the listener exist?"
 	for i := range r.parents {

@@ -148,7 +148,8 @@ func Selector(gateway string) map[string]string {
 // join. They are the same for all.
 const Admission = "wireguard-gateway-injection"
 
-// Data keys of the parameters of injection. Admission can read no documents.
+// Data keys of the parameters of injection. Each has a plain value, since admission
+// cannot parse documents.
 const (
 	InjectionImage      = "image"
 	InjectionPullPolicy = "pullPolicy"

@@ -68,8 +68,8 @@ func ciliumPorts(ports ...[2]string) []any {
 	return []any{map[string]any{"ports": out}}
 }
 
-// ciliumRules translates a rule, as Cilium itself does for a NetworkPolicy. One
-// of Cilium's holds destinations of one sort.
+// ciliumRules translates a rule, as Cilium itself does for a NetworkPolicy. It may
+// become several, since a rule of Cilium's holds destinations of one sort only.
 func ciliumRules(r *networkingv1.NetworkPolicyEgressRule) []any {
 	var endpoints, cidrs []any
 	for i := range r.To {
@@ -98,7 +98,8 @@ func ciliumRules(r *networkingv1.NetworkPolicyEgressRule) []any {
 	return out
 }
 
-// ciliumPortsOf has a list for each port, since one of Cilium's holds 40.
+// ciliumPortsOf returns a list for each port, since a list of Cilium's holds at
+// most 40.
 func ciliumPortsOf(ports []networkingv1.NetworkPolicyPort) []any {
 	out := make([]any, 0, len(ports))
 	for _, p := range ports {
@@ -130,8 +131,8 @@ func ciliumBlock(b *networkingv1.IPBlock) map[string]any {
 	return out
 }
 
-// ciliumEndpoint selects pods. Without namespaces they are those of the policy's
-// own.
+// ciliumEndpoint selects pods. Without a selector of namespaces, they are in the
+// policy's own.
 func ciliumEndpoint(p *networkingv1.NetworkPolicyPeer) map[string]any {
 	labels, expressions := map[string]string{}, []any{}
 	add := func(s *metav1.LabelSelector, prefix string) {

@@ -5,7 +5,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// cpuRequest is what all of ours ask for: at rest they need less.
+// cpuRequest is what each of our containers asks for: at rest it needs less.
 const cpuRequest = "10m"
 
 // resources returns the user's, or small requests where there are none. Nothing

@@ -20,9 +20,9 @@ const (
 	pathUserspace = "/var/run/wireguard"
 )
 
-// agentCapabilities is the least that the agent needs. Where the runtime or, with
-// a node's own network, the node has not opened ports below 1024 to everybody,
-// even the kernel's device may not listen on one otherwise.
+// agentCapabilities are the fewest that the agent can work with. A port below 1024
+// takes one more, even with the kernel's device, unless the container runtime has
+// opened these ports to everybody, or with hostNetwork the node.
 func agentCapabilities(g *plan.Gateway) []corev1.Capability {
 	if g.ListenPort < 1024 {
 		return []corev1.Capability{"NET_ADMIN", "NET_BIND_SERVICE"}
@@ -85,7 +85,7 @@ func httpProbe(path string) *corev1.Probe {
 	}
 }
 
-// volumes are the agent's own.
+// volumes are those of the gateway's own containers.
 func volumes(g *plan.Gateway) []corev1.Volume {
 	empty := corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}
 	vs := []corev1.Volume{
@@ -112,8 +112,8 @@ func volumes(g *plan.Gateway) []corev1.Volume {
 	return vs
 }
 
-// apiAccess is what Kubernetes would mount into every container of the pod, if
-// it were left to.
+// apiAccess is what Kubernetes mounts into every container of a pod by default.
+// Here the agent alone gets it.
 func apiAccess() *corev1.ProjectedVolumeSource {
 	return &corev1.ProjectedVolumeSource{
 		DefaultMode: ptr.To[int32](0o400),

@@ -24,7 +24,7 @@ const (
 )
 
 // gluetun is the tunnel to the commercial VPN. It is a sidecar without startup
-// probe, so that the agent runs and reports whatever becomes of it.
+// probe, so that the agent starts and reports even if the tunnel does not come up.
 //
 // Its root is not read-only: it rewrites /etc/resolv.conf, which a container
 // runtime mounts read-only together with the root, and has OpenVPN's settings in

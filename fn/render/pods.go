@@ -89,7 +89,7 @@ func injectionConfigMap(peer *spec.WireguardPeer) *corev1.ConfigMap {
 	return m
 }
 
-// lines are resources as admission can take them apart.
+// lines has one resource a line, which admission can take apart.
 func lines(list corev1.ResourceList) string {
 	b := strings.Builder{}
 	for _, name := range slices.Sorted(maps.Keys(list)) {

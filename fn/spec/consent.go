@@ -30,7 +30,8 @@ type Limits struct {
 }
 
 // ParseConsent reads whose WireguardPeers may attach to a gateway of the given
-// namespace. Both sides judge by it: the gateway, and each peer of its own.
+// namespace. Both sides judge by it: the gateway all WireguardPeers, and each
+// WireguardPeer itself.
 func ParseConsent(namespace string, in *v1alpha1.AllowedPeerNamespaces) (Consent, field.ErrorList) {
 	p := &parser{}
 	return p.consent(field.NewPath("spec", "allowedPeerNamespaces"), namespace, in), p.errs
@@ -93,8 +94,8 @@ func (c Consent) Allows(namespace string, labels map[string]string) bool {
 	}
 }
 
-// ByLabels returns the labels that allowed namespaces have, where it takes them
-// to tell.
+// ByLabels returns the labels by which namespaces are allowed, nil where they are
+// not allowed by labels.
 func (c Consent) ByLabels() map[string]string {
 	if c.From != v1alpha1.AllowedPeersSelector {
 		return nil

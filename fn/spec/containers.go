@@ -28,19 +28,22 @@ const (
 	// VolumeGluetunStatus is the one that users' containers may mount: it has
 	// the file forwarded_port.
 	VolumeGluetunStatus = "gluetun-status"
-
-	PortNameWireGuard  = "wireguard"
-	PortNameHTTP       = "http"
-	PortNameTunnel     = "tunnel"
-	reservedForVolumes = "is the name of a volume of the gateway's own: choose another"
 )
 
-// taken is what is taken in the gateway's pod, and of its node, and by whom.
+// Names of the gateway's own ports in its pod.
+const (
+	PortNameWireGuard = "wireguard"
+	PortNameHTTP      = "http"
+	PortNameTunnel    = "tunnel"
+)
+
+// taken are the names and ports in the gateway's pod, and the ports of its node,
+// that are in use: by the gateway, or by what of the user's was read before.
 type taken struct {
 	containers map[string]bool
-	volumes    map[string]bool
-	ports      map[string]string
-	hostPorts  map[string]string
+	volumes    map[string]bool   // those that users' containers may mount
+	ports      map[string]string // what uses each
+	hostPorts  map[string]string // what uses each
 	portNames  map[string]bool
 }
 
@@ -87,7 +90,7 @@ func (p *parser) volume(path *field.Path, o v1alpha1.NamedObject, g *Gateway, t 
 	switch v.Name {
 	case VolumeConfig, VolumeState, VolumeTunDevice, VolumeUserspace, VolumeAPIAccess,
 		VolumeGluetunCredentials, VolumeGluetunRules, VolumeGluetunData, VolumeGluetunStatus:
-		p.refuse(path.Child("name"), v.Name, reservedForVolumes)
+		p.refuse(path.Child("name"), v.Name, "is the name of a volume of the gateway's own: choose another")
 	}
 	p.label(path.Child("name"), v.Name)
 	if t.volumes[v.Name] {

@@ -93,8 +93,8 @@ func (p *parser) sourceRanges(path *field.Path, s *v1alpha1.Service) {
 	s.Annotations[key] = strings.Join(annotated, ",")
 }
 
-// sourceRange adds a network. Load balancers take host bits for zero, and
-// Kubernetes did so until 1.36, so they are not refused here.
+// sourceRange adds a network. Load balancers take host bits as zero, and Kubernetes
+// did so until 1.36, so they are not refused here.
 func (p *parser) sourceRange(path *field.Path, s string, to []string) []string {
 	n, err := netip.ParsePrefix(s)
 	switch {

@@ -140,8 +140,8 @@ const TunnelPort = 8080
 // maxPathSegment keeps the prefix within what proxies match and logs show.
 const maxPathSegment = 63
 
-// isPathSegment tells whether the characters are those that a path needs no
-// escapes for (RFC 3986, section 2.3). A dot or two would be another folder.
+// isPathSegment tells whether a prefix is one segment of a path, of characters that
+// need no escapes (RFC 3986, section 2.3). One dot or two would be another folder.
 func isPathSegment(s string) bool {
 	if len(s) > maxPathSegment || s == "." || s == ".." {
 		return false

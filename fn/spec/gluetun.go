@@ -25,7 +25,7 @@ const (
 // providerCustom is a server of the user's own, which gluetun knows nothing of.
 const providerCustom = "custom"
 
-// Ports of gluetun's, on loopback and for DNS.
+// Ports on which gluetun listens: on loopback, and for DNS.
 const (
 	GluetunControlPort = 8000
 	gluetunHealthPort  = 9999
@@ -83,9 +83,9 @@ func notInProvider(r rune) bool {
 	return (r < 'a' || r > 'z') && (r < '0' || r > '9') && !strings.ContainsRune(" ._-", r)
 }
 
-// gluetunProvider refuses what gluetun ends over as soon as it starts. It has
-// WireGuard of more providers with every version, so nothing is refused of an
-// image that the user names, nor of one of the platform's that is not ours.
+// gluetunProvider refuses what makes gluetun exit as soon as it starts. Newer
+// versions have WireGuard of more providers, so none is refused with an image that
+// the user names, nor with one of the platform's that is not ours.
 func (p *parser) gluetunProvider(path *field.Path, in *v1alpha1.Gluetun, out *Gluetun) {
 	_, known := wireGuardProviders[out.Provider]
 	switch {
@@ -173,11 +173,12 @@ func (p *parser) gluetunEndpoint(path *field.Path, in *v1alpha1.Gluetun, out *Gl
 	return e
 }
 
-// forwardingProviders give their customers ports, all but the first with
+// forwardingProviders forward ports to their customers, all but the first with
 // OpenVPN alone.
 var forwardingProviders = []string{"protonvpn", "perfect privacy", "private internet access", "privatevpn"}
 
-// envForwardingProvider names the provider behind provider custom.
+// envForwardingProvider is the setting that names the provider behind provider
+// custom.
 const envForwardingProvider = "VPN_PORT_FORWARDING_PROVIDER"
 
 func (p *parser) portForwarding(path *field.Path, out *Gluetun) {
@@ -199,9 +200,9 @@ const (
 	endpointPort = "spec.gluetun.endpoint.port"
 )
 
-// computed are gluetun's variables that have one right value, by where it comes
-// from. The names that older versions of gluetun had for them count too: every
-// version prefers those that it still knows.
+// computed are gluetun's variables that have one right value, with what it comes
+// from. The names that they had in older versions of gluetun count too: a version
+// that still knows an old name prefers it.
 var computed = map[string]string{
 	"VPN_SERVICE_PROVIDER": "spec.gluetun.provider",
 	"VPNSP":                "spec.gluetun.provider",
@@ -275,8 +276,8 @@ var computed = map[string]string{
 	"DNS_KEEP_NAMESERVER": "spec.dns",
 }
 
-// setBy returns where the value of a variable comes from, if it is computed.
-// gluetun reads every setting from a file too, and another variable says which.
+// setBy returns what the value of a variable comes from, if it is computed. gluetun
+// reads every setting from a file too, which a variable with a suffix names.
 func setBy(variable string) (from string, ours bool) {
 	for _, suffix := range []string{"", "_SECRETFILE", "_FILE"} {
 		if setting, ok := strings.CutSuffix(variable, suffix); ok {
@@ -288,8 +289,9 @@ func setBy(variable string) (from string, ours bool) {
 	return "", false
 }
 
-// mayChoose tells whether a setting is the user's after all: which of a
-// provider's addresses and ports is used, where there is no endpoint to say so.
+// mayChoose tells whether users may set a variable although its value comes from
+// somewhere else: it selects one of a provider's addresses or ports, and only
+// provider custom has an endpoint that says which.
 func (t *Gluetun) mayChoose(from string) bool {
 	return t.Provider != providerCustom && (from == endpointIP || from == endpointPort)
 }
@@ -331,8 +333,8 @@ const (
 )
 
 // wireGuardProviders are those of which our gluetun has WireGuard servers, with
-// what it cannot start without beside the private key. It knows the address
-// where all customers have the same.
+// the files that it cannot start without beside the private key. Where all
+// customers have the same address, it knows that by itself.
 var wireGuardProviders = map[string][]string{
 	"airvpn":       {FileWireGuardAddresses, FileWireGuardPresharedKey},
 	providerCustom: {FileWireGuardAddresses},
@@ -345,8 +347,9 @@ var wireGuardProviders = map[string][]string{
 	"windscribe":   {FileWireGuardAddresses},
 }
 
-// openVPNCredentials are what gluetun cannot start without where that is not a
-// user with a password. Certificates are settings of their own.
+// openVPNCredentials are the files that gluetun cannot start without, for providers
+// where these are not a user and a password. Certificates are settings of their
+// own.
 var openVPNCredentials = map[string][]string{
 	"airvpn":    nil,
 	"ivpn":      {FileOpenVPNUser}, // it may be an account that has no password
@@ -354,12 +357,13 @@ var openVPNCredentials = map[string][]string{
 	"vpnsecure": nil,
 }
 
-// envOpenVPNConfig has the path of the configuration for a server of the user's
-// own.
+// envOpenVPNConfig is the setting with the path of the configuration for a server of
+// the user's own.
 const envOpenVPNConfig = "OPENVPN_CUSTOM_CONFIG"
 
-// NeededCredentials are the files that gluetun cannot start without. No
-// setting stands for one of them: all that could are computed.
+// NeededCredentials are the files that gluetun cannot start without. No setting in
+// env can replace one of them: those that could are computed, so users cannot set
+// them.
 func (t *Gluetun) NeededCredentials() []string {
 	switch files, other := openVPNCredentials[t.Provider]; {
 	case t.Type == VPNTypeWireGuard:
@@ -395,8 +399,8 @@ var providerTunnels = map[string]netip.Prefix{
 	"surfshark": netip.MustParsePrefix("10.14.0.0/16"),
 }
 
-// OverlapsTunnel returns the first outbound subnet that would swallow the
-// provider's own network inside the tunnel, and that network.
+// OverlapsTunnel returns the first outbound subnet that overlaps with the provider's
+// own network inside the tunnel, and that network.
 func (t *Gluetun) OverlapsTunnel() (subnet, tunnel netip.Prefix, ok bool) {
 	tunnel, known := providerTunnels[t.Provider]
 	if !known {

@@ -201,8 +201,8 @@ func (p *parser) routes(path *field.Path, routes []string, g *Gateway, out *Peer
 	}
 }
 
-// checkRoute says why nobody may announce the route: it would take away what
-// the gateway or the cluster needs.
+// checkRoute says why nobody may announce a route, and nothing where a peer may: it
+// must not take away what the gateway or the cluster needs.
 func checkRoute(n netip.Prefix, g *Gateway) (message string) {
 	if n.Bits() == 0 {
 		return "is everything: name the networks that are really behind this peer"

@@ -57,7 +57,7 @@ func (p *parser) pods(path *field.Path, in *v1alpha1.Pods, platform Platform) *P
 }
 
 // sidecarResources refuses what the API server would refuse in every pod that
-// gets the sidecar: there it would be for others to read.
+// gets the sidecar: there, others would get the error.
 func (p *parser) sidecarResources(path *field.Path, r corev1.ResourceRequirements) {
 	p.sidecarAmounts(path.Child("requests"), r.Requests)
 	p.sidecarAmounts(path.Child("limits"), r.Limits)
@@ -101,7 +101,7 @@ func resourceName(name string) bool {
 	return len(validation.IsQualifiedName(name)) == 0 && !strings.HasPrefix(name, corev1.DefaultResourceRequestsPrefix)
 }
 
-// overcommitted tells whether a node promises more of a resource than it has.
+// overcommitted tells whether a node may promise more of a resource than it has.
 func overcommitted(name string) bool {
 	switch corev1.ResourceName(name) {
 	case corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage:
