@@ -1,9 +1,7 @@
 package spec
 
 import (
-	"net"
 	"slices"
-	"strconv"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -46,9 +44,4 @@ func (p *parser) portRanges(path *field.Path, ports []string) []wireguard.PortRa
 		out = append(out, r)
 	}
 	return out
-}
-
-// JoinHostPort joins a host and a port, with brackets around IPv6 addresses.
-func JoinHostPort(host string, port int) string {
-	return net.JoinHostPort(host, strconv.Itoa(port))
 }

@@ -2,9 +2,11 @@ package spec
 
 import (
 	"fmt"
+	"net"
 	"net/netip"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -83,6 +85,11 @@ func parseHost(s string) (host, message string) {
 		return "", "is no host: write an IPv4 or IPv6 address or a DNS name, without scheme and port"
 	}
 	return bare, ""
+}
+
+// JoinHostPort joins a host and a port, with brackets around IPv6 addresses.
+func JoinHostPort(host string, port int) string {
+	return net.JoinHostPort(host, strconv.Itoa(port))
 }
 
 // domain is a DNS name as the schema has it: relative or with a dot at its end,
