@@ -9,10 +9,10 @@ import (
 
 	fnv1 "github.com/crossplane/function-sdk-go/proto/v1"
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
 )
 
 func TestPeerBeforeGateway(t *testing.T) {

@@ -67,7 +67,7 @@ func Run(ctx context.Context, fn fnv1.FunctionRunnerServiceServer, in Request) (
 			return nil, err
 		}
 		req.RequiredResources = maps.Clone(known)
-		maps.Copy(req.RequiredResources, answers)
+		maps.Copy(req.GetRequiredResources(), answers)
 		if req.RequiredSchemas, err = in.answerSchemas(asked); err != nil {
 			return nil, err
 		}
