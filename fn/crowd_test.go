@@ -323,6 +323,46 @@ func TestServedStayWithoutRoom(t *testing.T) {
 	check("with a newcomer")
 }
 
+// TestGrowthStopsNobody: those that are served may ask for more, as long as
+// everything still fits. Else they are rejected, whoever of them it was, and
+// nobody else is.
+func TestGrowthStopsNobody(t *testing.T) {
+	for _, was := range []string{"addresses: []", "disabled: true"} {
+		t.Run(was, func(t *testing.T) {
+			const inline, peers = 203, 28
+			var b strings.Builder
+			b.WriteString("peerCIDR: 10.0.0.0/8\nendpoint: {host: vpn.example.com}\nallowedPeerNamespaces: {from: All}\npeers:\n")
+			for i := range inline {
+				fmt.Fprintf(&b, "- {name: %s-%04d, qrCode: true}\n", strings.Repeat("i", 34), i)
+			}
+			c := &crowd{world: newWorld(t, b.String()), f: New(logging.NewNopLogger(), WithClock(func() time.Time { return time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC) }))}
+			attach := func(client string) {
+				c.attachments = nil
+				c.attach(t, "other", "quiet", "addresses: []")
+				for i := range peers {
+					c.attach(t, "team", fmt.Sprintf("peer%d", i), client)
+				}
+			}
+			attach(was)
+			c.check(t, c.run(t), "qrCode", inline, peers+1)
+
+			var ports, rules []string
+			for k := range 8 {
+				ports = append(ports, fmt.Sprintf(`"%d-%d"`, 10000+k*100, 10050+k*100))
+			}
+			for i := range 150 {
+				rules = append(rules, fmt.Sprintf("{action: Accept, protocol: TCP, to: {cidr: 10.43.%d.0/24, ports: [%s]}}", i, strings.Join(ports, ",")))
+			}
+			attach("access: [" + strings.Join(rules, ", ") + "]")
+			rsp := c.run(t)
+			c.check(t, rsp, "qrCode", inline, 1)
+			if got := c.statesIn(rsp)["other/quiet"]; got != v1alpha1.PeerActive {
+				t.Errorf("who asked for nothing is %q", got)
+			}
+		})
+	}
+}
+
 // TestNoQRCodeTakesNoRoom: a configuration that is too long for a QR code has
 // none.
 func TestNoQRCodeTakesNoRoom(t *testing.T) {

@@ -109,8 +109,7 @@ func (f *Function) compose(req *fnv1.RunFunctionRequest, rsp *fnv1.RunFunctionRe
 		return err
 	}
 
-	now := f.now()
-	g, err := plan.New(plan.Inputs{
+	in := plan.Inputs{
 		Spec:            gateway,
 		Status:          &xr.status,
 		ObservedSeed:    observed.seed,
@@ -125,13 +124,27 @@ func (f *Function) compose(req *fnv1.RunFunctionRequest, rsp *fnv1.RunFunctionRe
 		Namespaces:   required.namespaces,
 		ObjectSize:   xr.size,
 		ResponseSize: proto.Size(rsp),
-		Now:          now,
+		Now:          f.now(),
 		Random:       f.random,
-	})
+	}
+	err = composeGateway(req, rsp, c, xr, observed, required.lacks, in)
+	// WireguardPeers that are served may grow, as long as it all fits, which is known
+	// once it is made.
+	if isTooLarge(err) && len(in.Attachments) > 0 {
+		in.Full = true
+		err = composeGateway(req, rsp, c, xr, observed, required.lacks, in)
+	}
+	return err
+}
+
+// composeGateway plans the gateway, renders it, and adds it to the response,
+// which it leaves as it is where that fails.
+func composeGateway(req *fnv1.RunFunctionRequest, rsp *fnv1.RunFunctionResponse, c *conditions, xr *composite, observed *observed, lacks missingKinds, in plan.Inputs) error {
+	g, err := plan.New(in)
 	if err != nil {
 		return err
 	}
-	c.planned(g, observed, required.lacks)
+	c.planned(g, observed, lacks)
 
 	objects, err := render.Gateway(g)
 	if err != nil {
@@ -141,11 +154,11 @@ func (f *Function) compose(req *fnv1.RunFunctionRequest, rsp *fnv1.RunFunctionRe
 		return err
 	}
 	// A kind that the cluster lacks would keep everything else from being applied.
-	objects = slices.DeleteFunc(objects, func(o render.Composed) bool { return required.lacks[o.GVK] })
+	objects = slices.DeleteFunc(objects, func(o render.Composed) bool { return lacks[o.GVK] })
 	st := status(g, observed)
 	if err := encode(req, rsp, xr.identity, objects, &st, readiness(g, observed)); err != nil {
 		return err
 	}
-	setTTL(rsp, g.Platform.TTL, g.NextExpiry, now)
+	setTTL(rsp, g.Platform.TTL, g.NextExpiry, in.Now)
 	return nil
 }

@@ -3,6 +3,7 @@ package fn
 import (
 	"fmt"
 
+	"github.com/crossplane/function-sdk-go/errors"
 	fnv1 "github.com/crossplane/function-sdk-go/proto/v1"
 	"google.golang.org/protobuf/proto"
 	corev1 "k8s.io/api/core/v1"
@@ -58,6 +59,11 @@ func checkSize(rsp *fnv1.RunFunctionResponse, gateway, objects int) error {
 			objects, size, plan.MaxResponse)
 	}
 	return nil
+}
+
+func isTooLarge(err error) bool {
+	failure := &plan.ConditionError{}
+	return errors.As(err, &failure) && failure.Reason == reasonTooLarge
 }
 
 func tooLarge(field, format string, args ...any) error {

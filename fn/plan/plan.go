@@ -52,6 +52,9 @@ type Inputs struct {
 	// ObjectSize is how large the gateway's object is without its status, and
 	// ResponseSize how large the response is without what the plan adds, in bytes.
 	ObjectSize, ResponseSize int
+	// Full tells that it all was too much. A WireguardPeer that asks for more than it
+	// had then has to fit as if it was new.
+	Full bool
 
 	Now    time.Time
 	Random io.Reader

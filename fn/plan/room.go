@@ -26,6 +26,8 @@ type room struct {
 	// repeated is how many times a narrow configuration, or what is made of it,
 	// stands in the response.
 	repeated int
+	// full tells that who asks for more has to fit as if it was new.
+	full bool
 }
 
 // room returns what the owner's own peers leave.
@@ -36,7 +38,7 @@ func (g *Gateway) room(in *Inputs) room {
 		object:   MaxObject - in.ObjectSize,
 		response: MaxResponse - in.ObjectSize - in.ResponseSize - fixedSize,
 		narrow:   corev1.MaxSecretSize,
-	}}
+	}, full: in.Full}
 	own := slices.DeleteFunc(g.sites(), func(s site) bool { return s.peer.Attached })
 	for i := range g.Peers {
 		if p := &g.Peers[i]; !p.Attached {
@@ -131,7 +133,7 @@ func (g *Gateway) withinRoom(in *Inputs, before before, duplicates []Peer) (apar
 func (r *room) lacks(a asking) (message string) {
 	// Who needs nothing of something does not lack it, however little is left.
 	beyond := func(needed, left int) bool { return needed > max(left, 0) }
-	stays := a.rank != rankNew && !a.more
+	stays := a.rank == rankHas || a.rank == rankServed && !a.more && !r.full
 	config := r.config
 	if stays {
 		config += servedSize
