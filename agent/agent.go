@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -76,11 +77,11 @@ func Run(ctx context.Context, o Options, log *slog.Logger) error {
 		metrics: metrics.New(registry),
 		health:  newHealth(),
 		tunnel: tunnel.New(tunnel.Options{
-			Device: firewall.TunnelDevice,
+			Device: wireguard.GluetunDevice,
 			Index:  tunnelIndexOrError,
 			// Both are from the same Secret, so they are mounted together.
 			Auth:    filepath.Join(filepath.Dir(o.ConfigFile), wireguard.GluetunAuthKey),
-			Control: controlServer,
+			Control: "http://127.0.0.1:" + strconv.Itoa(wireguard.GluetunControlPort),
 		}, log),
 	}
 

@@ -7,15 +7,8 @@ import (
 	"strings"
 
 	"github.com/wireguardgateway/function-wireguard-gateway/agent/config"
-	"github.com/wireguardgateway/function-wireguard-gateway/agent/firewall"
 	"github.com/wireguardgateway/function-wireguard-gateway/agent/route"
 	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
-)
-
-// Where gluetun is found in the pod.
-const (
-	gluetunFiles  = "/run/secrets/gluetun" // its credentials
-	controlServer = "http://127.0.0.1:8000"
 )
 
 // egress returns what is seen of gluetun, and why peers' traffic does not leave
@@ -67,7 +60,7 @@ func noWayOut(c *config.Config, u route.Uplink) string {
 // tunnelState returns the state of gluetun's tunnel, and why peers' traffic is
 // dropped, if it is. What was seen counts for the device that it was seen of.
 func (g *gateway) tunnelState(c *config.Config) (state, reason string) {
-	t, err := route.FindTunnel(firewall.TunnelDevice)
+	t, err := route.FindTunnel(wireguard.GluetunDevice)
 	if err != nil {
 		t = route.Tunnel{}
 	}
@@ -76,7 +69,7 @@ func (g *gateway) tunnelState(c *config.Config) (state, reason string) {
 		return wireguard.EgressTunnelUp, ""
 	}
 	// A tunnel that is up needs them no more.
-	if missing := missingFiles(gluetunFiles, c.Egress.Credentials); len(missing) > 0 && !clash.IsValid() {
+	if missing := missingFiles(wireguard.GluetunCredentials, c.Egress.Credentials); len(missing) > 0 && !clash.IsValid() {
 		return wireguard.EgressCredentialsMissing,
 			"gluetun's credentials lack " + strings.Join(missing, " and ") + ", so peers' traffic is dropped"
 	}
@@ -111,7 +104,7 @@ func missingFiles(dir string, names []string) []string {
 }
 
 func tunnelIndexOrError() (int, error) {
-	t, err := route.FindTunnel(firewall.TunnelDevice)
+	t, err := route.FindTunnel(wireguard.GluetunDevice)
 	return t.Index, err
 }
 
@@ -136,7 +129,7 @@ func forwarding(c *config.Config) string {
 	case err != nil:
 		return err.Error()
 	case !on:
-		return "IPv6 is not forwarded: the sysctl " + route.IPv6Forwarding + " of the pod is 0, set it to 1 or use no IPv6 pool"
+		return "IPv6 is not forwarded: the sysctl " + wireguard.IPv6Forwarding + " of the pod is 0, set it to 1 or use no IPv6 pool"
 	default:
 		return ""
 	}

@@ -19,7 +19,7 @@ import (
 func TestJoin(t *testing.T) {
 	class := wireguard.PodClass{Namespace: "apps", Name: "media", Key: wireguard.Seed{1}.PodClassKey("apps", "media")}
 	pod := func(uid string, addresses ...string) pods.Pod {
-		p := pods.Pod{Namespace: "apps", Name: uid, UID: uid, Class: "media", Enrolments: []string{pods.EnrolmentSecret("media")}}
+		p := pods.Pod{Namespace: "apps", Name: uid, UID: uid, Class: "media", Enrolments: []string{wireguard.EnrolmentSecret("media")}}
 		for _, a := range addresses {
 			p.Addresses = append(p.Addresses, netip.MustParseAddr(a))
 		}

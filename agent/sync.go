@@ -151,7 +151,7 @@ func ownNetworks(c *config.Config, u route.Uplink) ([]route.Network, error) {
 	devices := slices.DeleteFunc([]string{u.IPv4, u.IPv6}, func(d string) bool { return d == "" })
 	devices = slices.Compact(devices)
 	if c.Egress.Mode == wireguard.EgressGluetun {
-		devices = append(devices, firewall.TunnelDevice)
+		devices = append(devices, wireguard.GluetunDevice)
 	}
 	return route.Networks(devices...)
 }
@@ -210,7 +210,7 @@ func ensureRules(c *config.Config) error {
 	if c.Egress.Mode != wireguard.EgressGluetun {
 		return route.EnsureRules(rules)
 	}
-	t, err := route.FindTunnel(firewall.TunnelDevice)
+	t, err := route.FindTunnel(wireguard.GluetunDevice)
 	if err != nil {
 		return err
 	}
@@ -220,7 +220,7 @@ func ensureRules(c *config.Config) error {
 	if err := route.EnsureTunnelRoutes(t); err != nil {
 		return err
 	}
-	_, err = route.RemoveStaleRule(firewall.TunnelDevice)
+	_, err = route.RemoveStaleRule(wireguard.GluetunDevice)
 	return err
 }
 
@@ -228,7 +228,7 @@ func ensureRules(c *config.Config) error {
 // of its tunnel in the place of the pod's.
 func findUplink(c *config.Config) (route.Uplink, error) {
 	if c.Egress.Mode == wireguard.EgressGluetun {
-		return route.FindUplink(wireguard.Device, firewall.TunnelDevice)
+		return route.FindUplink(wireguard.Device, wireguard.GluetunDevice)
 	}
 	return route.FindUplink(wireguard.Device)
 }
@@ -274,7 +274,7 @@ func (g *gateway) ensureForwarding(c *config.Config, u route.Uplink) error {
 	}
 	devices := []string{wireguard.Device, u.IPv4}
 	if c.Egress.Mode == wireguard.EgressGluetun && tunnelIndex() != 0 {
-		devices = append(devices, firewall.TunnelDevice)
+		devices = append(devices, wireguard.GluetunDevice)
 	}
 	for _, d := range devices {
 		if d == "" {

@@ -29,6 +29,28 @@ const (
 	// HTTPPort is the TCP port on which the agent serves health and metrics.
 	HTTPPort = 9586
 
+	// StateDir is a volume of the gateway's pod in which the agent keeps what
+	// survives a restart of its container.
+	StateDir = "/var/lib/wireguard-gateway"
+
+	// ControlSockets is where WireGuard's tools look for devices in userspace.
+	ControlSockets = "/var/run/wireguard"
+
+	// IPv6Forwarding is the sysctl without which the kernel forwards no IPv6.
+	IPv6Forwarding = "net.ipv6.conf.all.forwarding"
+
+	// GluetunDevice is the device that gluetun makes. Its setting VPN_INTERFACE
+	// has this default, and the function does not let users change it.
+	GluetunDevice = "tun0"
+
+	// GluetunCredentials is where the user's credentials are mounted, for gluetun
+	// and for the agent, which tells which of them are missing.
+	GluetunCredentials = "/run/secrets/gluetun"
+
+	// GluetunControlPort is the TCP port, on loopback, of gluetun's control
+	// server.
+	GluetunControlPort = 8000
+
 	// PeerLabel is the label by which a pod joins the gateway of the
 	// WireguardPeer that its value names.
 	PeerLabel = "wireguardgateway.io/peer"

@@ -9,6 +9,10 @@ import (
 // EnrolmentKey is the data key of the Secret <peer>-wireguard.enrolment.
 const EnrolmentKey = "enrolment.json"
 
+// EnrolmentSecret returns the name of the Secret from which the pods of a
+// WireguardPeer join its gateway.
+func EnrolmentSecret(peer string) string { return peer + "-wireguard.enrolment" }
+
 // Enrolment is what the sidecar of a pod needs to join its gateway. All pods of
 // a WireguardPeer have the same: what tells them apart is their UID, from which
 // each derives a key of its own with PodKey.

@@ -11,10 +11,9 @@ import (
 	"golang.zx2c4.com/wireguard/device"
 	"golang.zx2c4.com/wireguard/ipc"
 	"golang.zx2c4.com/wireguard/tun"
-)
 
-// controlSockets is where WireGuard's tools look for devices.
-const controlSockets = "/var/run/wireguard"
+	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
+)
 
 // userspace is WireGuard within this process, behind a TUN device. It listens
 // on the socket that wg(8) and wgctrl know, so that it is configured and
@@ -58,7 +57,7 @@ func control(name string, listen func(string, *os.File) (net.Listener, error)) (
 	if err != nil {
 		// As where the node has no inotify instances left. Nobody can close the
 		// socket any more, and it would count as in use the next time.
-		_ = os.Remove(filepath.Join(controlSockets, name+".sock"))
+		_ = os.Remove(filepath.Join(wireguard.ControlSockets, name+".sock"))
 		return nil, fmt.Errorf("cannot listen on control socket of %s: %w", name, err)
 	}
 	return socket, nil

@@ -25,8 +25,8 @@ import (
 
 // A failure to listen is over when its cause is.
 func TestControlAgain(t *testing.T) {
-	if err := os.MkdirAll(controlSockets, 0o755); err != nil || unix.Access(controlSockets, unix.W_OK) != nil {
-		t.Skip("needs to write to", controlSockets)
+	if err := os.MkdirAll(wireguard.ControlSockets, 0o755); err != nil || unix.Access(wireguard.ControlSockets, unix.W_OK) != nil {
+		t.Skip("needs to write to", wireguard.ControlSockets)
 	}
 	const name = "test-again"
 	_, err := control(name, func(string, *os.File) (net.Listener, error) { return nil, errors.New("too many open files") })
@@ -94,7 +94,7 @@ func TestRevokeAfterFailure(t *testing.T) {
 // anew.
 func TestControlSocketGone(t *testing.T) {
 	const name = "test-gone"
-	path := filepath.Join(controlSockets, name+".sock")
+	path := filepath.Join(wireguard.ControlSockets, name+".sock")
 	cases := map[string]struct {
 		reason string
 		event  func() error
@@ -173,7 +173,7 @@ func TestEnsureWhileEnding(t *testing.T) {
 		t.Fatal(err)
 	}
 	// It ends, and waits for somebody who writes to it.
-	stuck, err := net.Dial("unix", filepath.Join(controlSockets, "test-ending.sock"))
+	stuck, err := net.Dial("unix", filepath.Join(wireguard.ControlSockets, "test-ending.sock"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,10 +12,6 @@ import (
 	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
 )
 
-// TunnelDevice is the device that gluetun makes. Its setting VPN_INTERFACE has
-// this default, and the function does not let users change it.
-const TunnelDevice = "tun0"
-
 // Network is what the firewall has to know of the pod's own network.
 type Network struct {
 	// IPv4 and IPv6 name the interface of the default route of each family.
@@ -220,12 +216,12 @@ func exitRules(c *config.Config, n Network) []rule {
 	rules := []rule{match(oif(wireguard.Device), ret())}
 	if c.Egress.Mode == wireguard.EgressGluetun {
 		for _, p := range slices.Concat(c.Egress.ClusterCIDRs, c.LeftOut) {
-			rules = append(rules, match(oif(TunnelDevice), daddr(p), drop()))
+			rules = append(rules, match(oif(wireguard.GluetunDevice), daddr(p), drop()))
 		}
 		for _, f := range families {
-			rules = append(rules, match(oif(TunnelDevice), daddrIn(f.inside, f.v4), drop()))
+			rules = append(rules, match(oif(wireguard.GluetunDevice), daddrIn(f.inside, f.v4), drop()))
 		}
-		rules = append(rules, match(oif(TunnelDevice), ret()))
+		rules = append(rules, match(oif(wireguard.GluetunDevice), ret()))
 		for _, p := range c.Egress.ClusterCIDRs {
 			if dev := n.device(p.Addr().Is4()); dev != "" {
 				rules = append(rules, match(oif(dev), daddr(p), ret()))
@@ -332,7 +328,7 @@ func masqueradeRules(c *config.Config, n Network) []rule {
 			}
 			continue
 		}
-		rules = append(rules, match(saddrIn(f.inside, f.v4), oif(TunnelDevice), masquerade()))
+		rules = append(rules, match(saddrIn(f.inside, f.v4), oif(wireguard.GluetunDevice), masquerade()))
 		for _, p := range c.Egress.ClusterCIDRs {
 			if dev != "" && p.Addr().Is4() == f.v4 {
 				rules = append(rules, match(saddrIn(f.inside, f.v4), oif(dev), daddr(p), masquerade()))

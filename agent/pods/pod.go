@@ -14,14 +14,6 @@ import (
 	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
 )
 
-// enrolmentSuffix makes the name of a class's enrolment Secret from the name of
-// its WireguardPeer.
-const enrolmentSuffix = "-wireguard.enrolment"
-
-// EnrolmentSecret returns the name of the Secret from which the sidecar of a
-// class's pods joins.
-func EnrolmentSecret(class string) string { return class + enrolmentSuffix }
-
 // Pod is what matters of a pod, and nothing else: a gateway may serve hundreds.
 type Pod struct {
 	Namespace string `json:"namespace"`

@@ -124,8 +124,8 @@ func refusal(p Pod, c *config.Config, owners map[netip.Addr]owner) string {
 		return "it has no UID"
 	case p.HostNetwork:
 		return "it is on its node's network"
-	case !slices.Contains(p.Enrolments, EnrolmentSecret(p.Class)):
-		return fmt.Sprintf("it has no init container %s that mounts the Secret %s", wireguard.Sidecar, EnrolmentSecret(p.Class))
+	case !slices.Contains(p.Enrolments, wireguard.EnrolmentSecret(p.Class)):
+		return fmt.Sprintf("it has no init container %s that mounts the Secret %s", wireguard.Sidecar, wireguard.EnrolmentSecret(p.Class))
 	}
 	for _, a := range p.Addresses {
 		if !a.IsGlobalUnicast() {

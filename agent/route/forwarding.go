@@ -16,9 +16,6 @@ import (
 const (
 	sysctls = "/proc/sys/net"
 
-	// IPv6Forwarding is the sysctl without which the kernel forwards no IPv6.
-	IPv6Forwarding = "net.ipv6.conf.all.forwarding"
-
 	// Numbers of linux/if_link.h and linux/ip.h.
 	inetConf          = 1 // IFLA_INET_CONF
 	devconfForwarding = 1 // IPV4_DEVCONF_FORWARDING

@@ -6,10 +6,8 @@ import (
 
 	"github.com/wireguardgateway/function-wireguard-gateway/agent"
 	"github.com/wireguardgateway/function-wireguard-gateway/agent/kube"
+	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
 )
-
-// stateDir is an emptyDir of the pod: it survives the container.
-const stateDir = "/var/lib/wireguard-gateway"
 
 type gatewayCommand struct {
 	Config string    `required:"" type:"path" placeholder:"FILE" help:"config.json of the gateway's configuration Secret, as it is mounted."`
@@ -22,7 +20,7 @@ type gatewayCommand struct {
 func (c *gatewayCommand) Run(ctx context.Context, log *slog.Logger) error {
 	return agent.Run(ctx, agent.Options{
 		ConfigFile: c.Config, Secret: c.Secret, Status: c.Status,
-		Listen: c.Listen, StateDir: stateDir, Once: c.Once,
+		Listen: c.Listen, StateDir: wireguard.StateDir, Once: c.Once,
 	}, log)
 }
 

@@ -71,7 +71,7 @@ func Attachment(peer string) string { return Workload(peer) + ".attachment" }
 func PeerConfig(peer string) string { return Workload(peer) + ".peer" }
 
 // Enrolment names the Secret by which a WireguardPeer's pods join its gateway.
-func Enrolment(peer string) string { return Workload(peer) + ".enrolment" }
+func Enrolment(peer string) string { return wireguard.EnrolmentSecret(peer) }
 
 // Injection names the ConfigMap with what admission needs to know of the pods'
 // sidecar.

@@ -14,10 +14,8 @@ import (
 // Where the agent finds its files.
 const (
 	pathConfig    = "/etc/wireguard-gateway"
-	pathState     = "/var/lib/wireguard-gateway"
 	pathAPIAccess = "/var/run/secrets/kubernetes.io/serviceaccount"
 	pathTunDevice = "/dev/net/tun"
-	pathUserspace = "/var/run/wireguard"
 )
 
 // agentCapabilities are the fewest that the agent can work with. A port below 1024
@@ -62,18 +60,18 @@ func agent(g *plan.Gateway) corev1.Container {
 		},
 		VolumeMounts: []corev1.VolumeMount{
 			{Name: spec.VolumeConfig, MountPath: pathConfig, ReadOnly: true},
-			{Name: spec.VolumeState, MountPath: pathState},
+			{Name: spec.VolumeState, MountPath: wireguard.StateDir},
 			{Name: spec.VolumeAPIAccess, MountPath: pathAPIAccess, ReadOnly: true},
 		},
 	}
 	if usesUserspace(g) {
 		c.VolumeMounts = append(c.VolumeMounts,
 			corev1.VolumeMount{Name: spec.VolumeTunDevice, MountPath: pathTunDevice},
-			corev1.VolumeMount{Name: spec.VolumeUserspace, MountPath: pathUserspace},
+			corev1.VolumeMount{Name: spec.VolumeUserspace, MountPath: wireguard.ControlSockets},
 		)
 	}
 	if g.Gluetun != nil {
-		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: spec.VolumeGluetunCredentials, MountPath: spec.PathGluetunCredentials, ReadOnly: true})
+		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: spec.VolumeGluetunCredentials, MountPath: wireguard.GluetunCredentials, ReadOnly: true})
 	}
 	return c
 }

@@ -57,7 +57,7 @@ func gluetun(g *plan.Gateway) corev1.Container {
 		},
 		VolumeMounts: []corev1.VolumeMount{
 			{Name: spec.VolumeTunDevice, MountPath: pathTunDevice},
-			{Name: spec.VolumeGluetunCredentials, MountPath: spec.PathGluetunCredentials, ReadOnly: true},
+			{Name: spec.VolumeGluetunCredentials, MountPath: wireguard.GluetunCredentials, ReadOnly: true},
 			{Name: spec.VolumeGluetunRules, MountPath: pathGluetunRules, ReadOnly: true},
 			{Name: spec.VolumeGluetunData, MountPath: pathGluetunData},
 			{Name: spec.VolumeGluetunStatus, MountPath: pathGluetunStatus},
@@ -76,7 +76,7 @@ func gluetunEnv(g *plan.Gateway) []corev1.EnvVar {
 			set(name, strings.Join(values, ","))
 		}
 	}
-	file := func(name, file string) { set(name+"_SECRETFILE", spec.PathGluetunCredentials+"/"+file) }
+	file := func(name, file string) { set(name+"_SECRETFILE", wireguard.GluetunCredentials+"/"+file) }
 
 	set("VPN_SERVICE_PROVIDER", t.Provider)
 	set("VPN_TYPE", t.Type)
@@ -115,7 +115,7 @@ func gluetunEnv(g *plan.Gateway) []corev1.EnvVar {
 	if len(t.OutboundSubnets) > 0 {
 		set("FIREWALL_OUTBOUND_SUBNETS", strings.Join(prefixStrings(t.OutboundSubnets), ","))
 	}
-	set("HTTP_CONTROL_SERVER_ADDRESS", "127.0.0.1:"+strconv.Itoa(spec.GluetunControlPort))
+	set("HTTP_CONTROL_SERVER_ADDRESS", "127.0.0.1:"+strconv.Itoa(wireguard.GluetunControlPort))
 	env = append(env, corev1.EnvVar{
 		Name: "HTTP_CONTROL_SERVER_AUTH_DEFAULT_ROLE",
 		ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{

@@ -77,11 +77,9 @@ func containers(g *plan.Gateway) []corev1.Container {
 	return cs
 }
 
-// Sysctls that make the kernel forward packets.
-const (
-	sysctlForwardIPv4 = "net.ipv4.ip_forward"
-	sysctlForwardIPv6 = "net.ipv6.conf.all.forwarding"
-)
+// sysctlForwardIPv4 makes the kernel forward IPv4, as wireguard.IPv6Forwarding
+// does IPv6.
+const sysctlForwardIPv4 = "net.ipv4.ip_forward"
 
 // forwarding adds what lets the pod forward packets. For IPv4 the agent does so
 // by itself, with NET_ADMIN alone; for IPv6 the kernel offers no such way.
@@ -90,18 +88,18 @@ func forwarding(g *plan.Gateway, pod *corev1.PodSpec) {
 	switch g.IPForwarding {
 	case v1alpha1.IPForwardingAuto:
 		if ipv6 {
-			pod.InitContainers = append(pod.InitContainers, sysctl(g, sysctlForwardIPv6))
+			pod.InitContainers = append(pod.InitContainers, sysctl(g, wireguard.IPv6Forwarding))
 		}
 	case v1alpha1.IPForwardingInitContainer:
 		s := []string{sysctlForwardIPv4}
 		if ipv6 {
-			s = append(s, sysctlForwardIPv6)
+			s = append(s, wireguard.IPv6Forwarding)
 		}
 		pod.InitContainers = append(pod.InitContainers, sysctl(g, s...))
 	case v1alpha1.IPForwardingPodSysctl:
 		pod.SecurityContext = &corev1.PodSecurityContext{Sysctls: []corev1.Sysctl{{Name: sysctlForwardIPv4, Value: "1"}}}
 		if ipv6 {
-			pod.SecurityContext.Sysctls = append(pod.SecurityContext.Sysctls, corev1.Sysctl{Name: sysctlForwardIPv6, Value: "1"})
+			pod.SecurityContext.Sysctls = append(pod.SecurityContext.Sysctls, corev1.Sysctl{Name: wireguard.IPv6Forwarding, Value: "1"})
 		}
 	}
 }

@@ -9,9 +9,6 @@ import (
 	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
 )
 
-// tunnelDevice is gluetun's.
-const tunnelDevice = "tun0"
-
 // gluetunRules are the lines by which gluetun's own firewall lets our traffic
 // through. It drops what is forwarded, and what it does not know.
 //
@@ -29,12 +26,12 @@ func gluetunRules(g *plan.Gateway) string {
 		rule := func(format string, args ...any) {
 			fmt.Fprintf(b, iptables+" -A "+format+"\n", args...)
 		}
-		const device = wireguard.Device
-		rule("FORWARD -i %s -o %s -j ACCEPT", device, tunnelDevice)
+		const device, tunnel = wireguard.Device, wireguard.GluetunDevice
+		rule("FORWARD -i %s -o %s -j ACCEPT", device, tunnel)
 		rule("FORWARD -i %s -o %s -j ACCEPT", device, device)
 		for _, n := range g.Gluetun.OutboundSubnets {
 			if n.Addr().BitLen() == pool.Prefix.Addr().BitLen() {
-				rule("FORWARD -i %s ! -o %s -d %s -j ACCEPT", device, tunnelDevice, n)
+				rule("FORWARD -i %s ! -o %s -d %s -j ACCEPT", device, tunnel, n)
 			}
 		}
 		rule("FORWARD -o %s -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT", device)
@@ -49,12 +46,12 @@ func gluetunRules(g *plan.Gateway) string {
 	// the node needs ip6tables, which gluetun by itself misses only where the pod
 	// has an IPv6 address.
 	for _, iptables := range []string{"iptables", "ip6tables"} {
-		fmt.Fprintf(b, "%s -A OUTPUT ! -o %s -p udp --sport %d -j ACCEPT\n", iptables, tunnelDevice, g.ListenPort)
+		fmt.Fprintf(b, "%s -A OUTPUT ! -o %s -p udp --sport %d -j ACCEPT\n", iptables, wireguard.GluetunDevice, g.ListenPort)
 	}
 	// gluetun lets the pod look for its neighbours, and not be found by them. Who
 	// is not found gets no handshake and no probe by IPv6.
-	fmt.Fprintf(b, "ip6tables -A INPUT ! -i %s -p ipv6-icmp --icmpv6-type neighbour-solicitation -j ACCEPT\n", tunnelDevice)
-	fmt.Fprintf(b, "ip6tables -A OUTPUT ! -o %s -p ipv6-icmp --icmpv6-type neighbour-advertisement -j ACCEPT\n", tunnelDevice)
+	fmt.Fprintf(b, "ip6tables -A INPUT ! -i %s -p ipv6-icmp --icmpv6-type neighbour-solicitation -j ACCEPT\n", wireguard.GluetunDevice)
+	fmt.Fprintf(b, "ip6tables -A OUTPUT ! -o %s -p ipv6-icmp --icmpv6-type neighbour-advertisement -j ACCEPT\n", wireguard.GluetunDevice)
 	return b.String()
 }
 

@@ -64,7 +64,7 @@ func (p *parser) containers(root *field.Path, g *Gateway) {
 	}
 	if p.spec.Gluetun != nil {
 		t.volumes[VolumeGluetunStatus] = true
-		t.ports[portID(corev1.ProtocolTCP, GluetunControlPort)] = "gluetun's control server"
+		t.ports[portID(corev1.ProtocolTCP, wireguard.GluetunControlPort)] = "gluetun's control server"
 		t.ports[portID(corev1.ProtocolTCP, gluetunHealthPort)] = "gluetun's health"
 		t.ports[portID(corev1.ProtocolTCP, dnsPort)] = "gluetun's resolver"
 		t.ports[portID(corev1.ProtocolUDP, dnsPort)] = "gluetun's resolver"

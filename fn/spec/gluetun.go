@@ -25,11 +25,11 @@ const (
 // providerCustom is a server of the user's own, which gluetun knows nothing of.
 const providerCustom = "custom"
 
-// Ports on which gluetun listens: on loopback, and for DNS.
+// Ports on which gluetun listens: on loopback, and for DNS. That of its control
+// server is wireguard.GluetunControlPort.
 const (
-	GluetunControlPort = 8000
-	gluetunHealthPort  = 9999
-	dnsPort            = 53
+	gluetunHealthPort = 9999
+	dnsPort           = 53
 )
 
 // Gluetun sends peers' traffic out through a commercial VPN.
@@ -101,7 +101,7 @@ func (p *parser) gluetunProvider(path *field.Path, in *v1alpha1.Gluetun, out *Gl
 	if out.Type == VPNTypeOpenVPN && out.Provider == providerCustom && !configured {
 		p.errs = append(p.errs, field.Required(path.Child("env"), fmt.Sprintf(
 			"provider custom of type openvpn needs %s, the path of its configuration: put that into the Secret of credentials and name it %s/KEY, or set type to wireguard",
-			envOpenVPNConfig, PathGluetunCredentials)))
+			envOpenVPNConfig, wireguard.GluetunCredentials)))
 	}
 }
 
@@ -321,10 +321,9 @@ func (p *parser) gluetunEnv(path *field.Path, out *Gluetun) {
 	}
 }
 
-// Files in the Secret with the user's credentials, and where gluetun finds them.
+// Files in the Secret with the user's credentials. It is mounted at
+// wireguard.GluetunCredentials.
 const (
-	PathGluetunCredentials = "/run/secrets/gluetun"
-
 	FileWireGuardPrivateKey   = "wireguard-private-key"
 	FileWireGuardPresharedKey = "wireguard-preshared-key"
 	FileWireGuardAddresses    = "wireguard-addresses"
@@ -381,7 +380,7 @@ func (t *Gluetun) NeededCredentials() []string {
 // in the Secret.
 func (t *Gluetun) openVPNConfig() []string {
 	for _, e := range t.Env {
-		file, ok := strings.CutPrefix(e.Value, PathGluetunCredentials+"/")
+		file, ok := strings.CutPrefix(e.Value, wireguard.GluetunCredentials+"/")
 		if ok && e.Name == envOpenVPNConfig && len(validation.IsConfigMapKey(file)) == 0 {
 			return []string{file}
 		}

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/wireguardgateway/function-wireguard-gateway/agent/kube/kubetest"
-	"github.com/wireguardgateway/function-wireguard-gateway/agent/pods"
 	"github.com/wireguardgateway/function-wireguard-gateway/fn/names"
 	"github.com/wireguardgateway/function-wireguard-gateway/test/netns"
 	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
@@ -78,13 +77,6 @@ func podObject(name, uid string, addresses ...string) kubetest.Object {
 			"volumes": []any{map[string]any{"name": "wireguard-enrolment", "secret": map[string]any{"secretName": names.Enrolment(media.Name)}}},
 		},
 		"status": map[string]any{"phase": "Pending", "podIPs": ips, "startTime": time.Now().UTC().Format(time.RFC3339)},
-	}
-}
-
-// The gateway looks for the Secret that the peer composes.
-func TestEnrolmentName(t *testing.T) {
-	if got, want := pods.EnrolmentSecret("media"), names.Enrolment("media"); got != want {
-		t.Errorf("the gateway looks for %s, the Secret is %s", got, want)
 	}
 }
 
