@@ -67,3 +67,19 @@ const (
 	// pod's traffic in the tunnel. It outlives the sidecar.
 	LockdownTable = "wireguard_lockdown"
 )
+
+// Limits of the device and its peers.
+const (
+	// MinMTU is the largest packet, in bytes, that every IPv4 host has to accept
+	// (RFC 791, section 3.1), and MinMTUv6 the least that a link may have that
+	// carries IPv6 (RFC 8200, section 5).
+	MinMTU   = 576
+	MinMTUv6 = 1280
+
+	// Overhead is what WireGuard adds to a packet over IPv6, in bytes: 40 of
+	// IPv6, 8 of UDP, 32 of its own.
+	Overhead = 80
+
+	// MaxKeepalive is what fits WireGuard's 16-bit field, in seconds.
+	MaxKeepalive = 65535
+)

@@ -12,10 +12,8 @@ import (
 	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
 )
 
-const (
-	minMTU, maxMTU = 576, 65535
-	maxKeepalive   = 65535 // seconds
-)
+// maxMTU is the largest packet there is, in bytes.
+const maxMTU = 65535
 
 // enrolment is an enrolment that was found good.
 type enrolment struct {
@@ -60,10 +58,10 @@ func (e *enrolment) check() error {
 		return errors.New("gatewayPublicKey is missing")
 	case e.ClassKey == wireguard.Key{}:
 		return errors.New("classKey is missing")
-	case e.MTU < minMTU || e.MTU > maxMTU:
-		return fmt.Errorf("mtu %d is not within %d and %d", e.MTU, minMTU, maxMTU)
-	case e.PersistentKeepalive < 0 || e.PersistentKeepalive > maxKeepalive:
-		return fmt.Errorf("persistentKeepalive %d is not within 0 and %d", e.PersistentKeepalive, maxKeepalive)
+	case e.MTU < wireguard.MinMTU || e.MTU > maxMTU:
+		return fmt.Errorf("mtu %d is not within %d and %d", e.MTU, wireguard.MinMTU, maxMTU)
+	case e.PersistentKeepalive < 0 || e.PersistentKeepalive > wireguard.MaxKeepalive:
+		return fmt.Errorf("persistentKeepalive %d is not within 0 and %d", e.PersistentKeepalive, wireguard.MaxKeepalive)
 	}
 	switch e.Implementation {
 	case wireguard.ImplementationAuto, wireguard.ImplementationKernel, wireguard.ImplementationUserspace:

@@ -11,16 +11,8 @@ import (
 	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
 )
 
-const (
-	// minMTU is what every IPv4 host has to accept (RFC 791), minMTUv6 is the
-	// least that IPv6 runs on (RFC 8200, section 5).
-	minMTU   = 576
-	minMTUv6 = 1280
-	maxMTU   = 65535 - 80
-
-	// maxKeepalive is what fits WireGuard's 16-bit field, in seconds.
-	maxKeepalive = 65535
-)
+// maxMTU leaves room in the largest packet there is.
+const maxMTU = 65535 - wireguard.Overhead
 
 func validate(g wireguard.GatewayConfig) error {
 	if g.PrivateKey.IsZero() {
@@ -90,7 +82,7 @@ func validateAddresses(g wireguard.GatewayConfig) error {
 	if len(g.Addresses) == 0 {
 		return errors.New("addresses are missing")
 	}
-	least := minMTU
+	least := wireguard.MinMTU
 	families := map[bool]bool{}
 	for _, a := range g.Addresses {
 		if err := validateAddr(a.Addr()); err != nil || !a.IsValid() {
@@ -101,7 +93,7 @@ func validateAddresses(g wireguard.GatewayConfig) error {
 		}
 		families[a.Addr().Is4()] = true
 		if a.Addr().Is6() {
-			least = minMTUv6
+			least = wireguard.MinMTUv6
 		}
 	}
 	if g.MTU < least || g.MTU > maxMTU {
@@ -169,8 +161,8 @@ func validatePeer(p wireguard.Peer) error {
 			return fmt.Errorf("endpoint: %w", err)
 		}
 	}
-	if p.PersistentKeepalive < 0 || p.PersistentKeepalive > maxKeepalive {
-		return fmt.Errorf("persistentKeepalive %d is not between 0 and %d", p.PersistentKeepalive, maxKeepalive)
+	if p.PersistentKeepalive < 0 || p.PersistentKeepalive > wireguard.MaxKeepalive {
+		return fmt.Errorf("persistentKeepalive %d is not between 0 and %d", p.PersistentKeepalive, wireguard.MaxKeepalive)
 	}
 	for i, r := range p.Access {
 		if err := validateAccess(r); err != nil {

@@ -7,6 +7,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
 )
 
 // Uplink is the pod's own way out.
@@ -97,23 +99,15 @@ func defaultLink(family int, except []string) (netlink.Link, error) {
 	return link, nil
 }
 
-const (
-	// overhead is what WireGuard adds to a packet, over IPv6: 40 of IPv6, 8 of
-	// UDP, 32 of its own.
-	overhead = 80
-	// minMTU and minMTUv6 are the least that the families run on.
-	minMTU, minMTUv6 = 576, 1280
-)
-
 // DeviceMTU returns the MTU for our device, in bytes: the configured one, or
 // less where the uplink is smaller, but never less than the family needs.
 func (u Uplink) DeviceMTU(configured int, ipv6 bool) int {
 	mtu := configured
 	if u.MTU > 0 {
-		mtu = min(mtu, u.MTU-overhead)
+		mtu = min(mtu, u.MTU-wireguard.Overhead)
 	}
 	if ipv6 {
-		return max(mtu, minMTUv6)
+		return max(mtu, wireguard.MinMTUv6)
 	}
-	return max(mtu, minMTU)
+	return max(mtu, wireguard.MinMTU)
 }

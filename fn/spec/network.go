@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/wireguardgateway/function-wireguard-gateway/api/v1alpha1"
+	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
 )
 
 // Pool is a network that tunnel addresses come from.
@@ -201,13 +202,8 @@ func (p *parser) address(path *field.Path, value, s string) (netip.Addr, bool) {
 	return netip.Addr{}, false
 }
 
-// minMTUv6 is the least that a link may have that carries IPv6 (RFC 8200,
-// section 5), minMTUv4 what every IPv4 host can take (RFC 791).
-const (
-	minMTUv6 = 1280
-	minMTUv4 = 576
-	maxMTU   = 9000
-)
+// maxMTU is that of networks with jumbo frames.
+const maxMTU = 9000
 
 func (p *parser) mtu(path *field.Path, g *Gateway) {
 	m := deref(p.spec.MTU, v1alpha1.MTU{})
@@ -222,11 +218,11 @@ func (p *parser) mtu(path *field.Path, g *Gateway) {
 }
 
 func (p *parser) mtuWithin(path *field.Path, mtu int, g *Gateway) {
-	if len(g.Pools) > 0 && g.HasIPv6() && mtu >= minMTUv4 && mtu < minMTUv6 {
-		p.refuse(path, mtu, fmt.Sprintf("is below what IPv6 needs: use at least %d, or no peerCIDRv6", minMTUv6))
+	if len(g.Pools) > 0 && g.HasIPv6() && mtu >= wireguard.MinMTU && mtu < wireguard.MinMTUv6 {
+		p.refuse(path, mtu, fmt.Sprintf("is below what IPv6 needs: use at least %d, or no peerCIDRv6", wireguard.MinMTUv6))
 		return
 	}
-	p.between(path, mtu, minMTUv4, maxMTU)
+	p.between(path, mtu, wireguard.MinMTU, maxMTU)
 }
 
 func (p *parser) dns(path *field.Path, d *v1alpha1.DNS) *DNS {

@@ -72,7 +72,7 @@ func (p *parser) client(path *field.Path, in *v1alpha1.Client, g *Gateway) Peer 
 	if in.Endpoint != "" {
 		out.Endpoint = p.hostPort(path.Child("endpoint"), in.Endpoint)
 	}
-	p.between(path.Child("persistentKeepalive"), out.Keepalive, 0, 65535)
+	p.between(path.Child("persistentKeepalive"), out.Keepalive, 0, wireguard.MaxKeepalive)
 	if in.MTU != 0 {
 		p.mtuWithin(path.Child("mtu"), out.MTU, g)
 	}

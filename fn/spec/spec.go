@@ -80,7 +80,7 @@ func Parse(name, namespace string, s *v1alpha1.WireguardGatewaySpec, st *v1alpha
 	p.gatewayName(field.NewPath("metadata", "name"), name)
 	p.pools(root, g, st)
 	p.listenPort(root.Child("listenPort"), g)
-	p.between(root.Child("persistentKeepalive"), g.Keepalive, 0, 65535)
+	p.between(root.Child("persistentKeepalive"), g.Keepalive, 0, wireguard.MaxKeepalive)
 	p.oneOf(root.Child("ipForwarding"), g.IPForwarding, v1alpha1.IPForwardingAuto, v1alpha1.IPForwardingPodSysctl, v1alpha1.IPForwardingInitContainer, v1alpha1.IPForwardingNone)
 	p.oneOf(root.Child("implementation"), g.Implementation, wireguard.ImplementationAuto, wireguard.ImplementationKernel, wireguard.ImplementationUserspace)
 	p.mtu(root.Child("mtu"), g)
