@@ -12,6 +12,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+const (
+	sysctls = "/proc/sys/net"
+
+	// inetConf is IFLA_INET_CONF of linux/if_link.h.
+	inetConf = 1
+)
+
 // Conf is a setting that each interface has of its own for IPv4, as in
 // /proc/sys/net/ipv4/conf. Its number is the kernel's, of linux/ip.h.
 type Conf struct {
