@@ -66,23 +66,18 @@ func EnsureClientRoutes(device string, pod []netip.Addr) (bool, error) {
 	}
 	changed := false
 	for _, source := range pod {
-		all := netip.PrefixFrom(netip.IPv4Unspecified(), 0)
-		if source.Is6() {
-			all = netip.PrefixFrom(netip.IPv6Unspecified(), 0)
-		}
-		family := familyOf(all)
-		routes, err := netlink.RouteListFiltered(family, &netlink.Route{Table: ClientTable}, netlink.RT_FILTER_TABLE)
+		family := familyOf(source)
+		routes, err := listRoutes(family, &netlink.Route{Table: ClientTable}, netlink.RT_FILTER_TABLE)
 		if err != nil {
-			return changed, fmt.Errorf("cannot list routes: %w", err)
+			return changed, err
 		}
 		if slices.ContainsFunc(routes, func(r netlink.Route) bool {
-			p := prefixOf(r.Dst)
-			return r.LinkIndex == link.Attrs().Index && (!p.IsValid() || p.Bits() == 0) && r.Src.Equal(net.IP(source.AsSlice()))
+			return r.LinkIndex == link.Attrs().Index && isDefault(r) && r.Src.Equal(net.IP(source.AsSlice()))
 		}) {
 			continue
 		}
 		r := &netlink.Route{
-			LinkIndex: link.Attrs().Index, Dst: ipNet(all), Src: source.AsSlice(),
+			LinkIndex: link.Attrs().Index, Dst: ipNet(everything(family)), Src: source.AsSlice(),
 			Table: ClientTable, Protocol: protocol, Family: family,
 		}
 		if err := netlink.RouteReplace(r); err != nil {

@@ -63,12 +63,9 @@ func EnsureRoutes(device string, want []netip.Prefix) ([]Unrouted, error) {
 	var have []netip.Prefix
 	for _, family := range both {
 		filter := &netlink.Route{LinkIndex: link.Attrs().Index, Table: unix.RT_TABLE_MAIN, Protocol: protocol}
-		routes, err := netlink.RouteListFiltered(family, filter, netlink.RT_FILTER_OIF|netlink.RT_FILTER_TABLE|netlink.RT_FILTER_PROTOCOL)
-		if noFamily(err) {
-			continue
-		}
+		routes, err := listRoutes(family, filter, netlink.RT_FILTER_OIF|netlink.RT_FILTER_TABLE|netlink.RT_FILTER_PROTOCOL)
 		if err != nil {
-			return nil, fmt.Errorf("cannot list routes: %w", err)
+			return nil, err
 		}
 		for _, r := range routes {
 			p := prefixOf(r.Dst)
@@ -86,7 +83,7 @@ func EnsureRoutes(device string, want []netip.Prefix) ([]Unrouted, error) {
 		}
 		r := &netlink.Route{
 			LinkIndex: link.Attrs().Index, Dst: ipNet(p), Scope: netlink.SCOPE_LINK,
-			Table: unix.RT_TABLE_MAIN, Protocol: protocol, Family: familyOf(p),
+			Table: unix.RT_TABLE_MAIN, Protocol: protocol, Family: familyOf(p.Addr()),
 		}
 		switch err := netlink.RouteAdd(r); {
 		case err == nil:

@@ -110,18 +110,16 @@ func RemovePodRoutes() error {
 
 func podRoute(a netip.Addr) *netlink.Route {
 	p := netip.PrefixFrom(a, a.BitLen())
-	return &netlink.Route{Dst: ipNet(p), Table: podTable, Protocol: protocol, Family: familyOf(p)}
+	return &netlink.Route{Dst: ipNet(p), Table: podTable, Protocol: protocol, Family: familyOf(a)}
 }
 
 func podRoutes() ([]netlink.Route, error) {
 	var out []netlink.Route
 	for _, family := range both {
-		routes, err := netlink.RouteListFiltered(family, &netlink.Route{Table: podTable, Protocol: protocol}, netlink.RT_FILTER_TABLE|netlink.RT_FILTER_PROTOCOL)
-		if noFamily(err) {
-			continue
-		}
+		filter := &netlink.Route{Table: podTable, Protocol: protocol}
+		routes, err := listRoutes(family, filter, netlink.RT_FILTER_TABLE|netlink.RT_FILTER_PROTOCOL)
 		if err != nil {
-			return nil, fmt.Errorf("cannot list routes: %w", err)
+			return nil, err
 		}
 		out = append(out, routes...)
 	}

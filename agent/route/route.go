@@ -32,11 +32,59 @@ func findLink(name string) (netlink.Link, error) {
 	return link, nil
 }
 
-func familyOf(p netip.Prefix) int {
-	if p.Addr().Is4() {
+func familyOf(a netip.Addr) int {
+	if a.Is4() {
 		return netlink.FAMILY_V4
 	}
 	return netlink.FAMILY_V6
+}
+
+// everything returns the network of all addresses of a family.
+func everything(family int) netip.Prefix {
+	if family == netlink.FAMILY_V6 {
+		return netip.PrefixFrom(netip.IPv6Unspecified(), 0)
+	}
+	return netip.PrefixFrom(netip.IPv4Unspecified(), 0)
+}
+
+// isDefault tells whether a route is that to everything.
+func isDefault(r netlink.Route) bool {
+	d := prefixOf(r.Dst)
+	return !d.IsValid() || d.Bits() == 0
+}
+
+// listRoutes returns the routes of a family that the filter lets through. There
+// are none where the kernel does not have the family.
+func listRoutes(family int, filter *netlink.Route, mask uint64) ([]netlink.Route, error) {
+	routes, err := uninterrupted(func() ([]netlink.Route, error) { return netlink.RouteListFiltered(family, filter, mask) })
+	if noFamily(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot list routes: %w", err)
+	}
+	return routes, nil
+}
+
+// listRules returns the rules of a family. Where the kernel does not have the
+// family, noFamily tells so of the error: no rule can be added then.
+func listRules(family int) ([]netlink.Rule, error) {
+	rules, err := uninterrupted(func() ([]netlink.Rule, error) { return netlink.RuleList(family) })
+	if err != nil {
+		return nil, fmt.Errorf("cannot list rules: %w", err)
+	}
+	return rules, nil
+}
+
+// uninterrupted makes a list anew where it has changed meanwhile: a part of it
+// may be missing.
+func uninterrupted[T any](list func() ([]T, error)) ([]T, error) {
+	for attempts := 5; ; attempts-- {
+		out, err := list()
+		if attempts == 1 || !errors.Is(err, netlink.ErrDumpInterrupted) {
+			return out, err
+		}
+	}
 }
 
 func ipNet(p netip.Prefix) *net.IPNet {

@@ -81,12 +81,12 @@ func TunnelRules(device string, inside, cluster []netip.Prefix, t Tunnel) []Rule
 // one: the kernel refuses the second.
 func EnsureRules(want []Rule) error {
 	for _, family := range both {
-		all, err := netlink.RuleList(family)
+		all, err := listRules(family)
 		if noFamily(err) {
 			continue
 		}
 		if err != nil {
-			return fmt.Errorf("cannot list rules: %w", err)
+			return err
 		}
 		seen := map[Rule]bool{}
 		missing := slices.DeleteFunc(slices.Clone(want), func(r Rule) bool {
@@ -157,12 +157,12 @@ func (r Rule) is(k netlink.Rule) bool {
 func RemoveStaleRule(tunnel string) (bool, error) {
 	removed := false
 	for _, family := range both {
-		all, err := netlink.RuleList(family)
+		all, err := listRules(family)
 		if noFamily(err) {
 			continue
 		}
 		if err != nil {
-			return removed, fmt.Errorf("cannot list rules: %w", err)
+			return removed, err
 		}
 		for _, k := range all {
 			if k.Priority != prefGluetun || k.Table != wireguard.FirewallMark {

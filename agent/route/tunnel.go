@@ -107,27 +107,13 @@ func FindTunnel(device string) (Tunnel, error) {
 func routesBy(index int) ([]netlink.Route, error) {
 	var out []netlink.Route
 	for _, family := range both {
-		var routes []netlink.Route
-		err := error(netlink.ErrDumpInterrupted)
-		const attempts = 5
-		// Routes that change meanwhile may be missing from the list.
-		for n := 0; n < attempts && errors.Is(err, netlink.ErrDumpInterrupted); n++ {
-			routes, err = netlink.RouteListFiltered(family, &netlink.Route{LinkIndex: index}, netlink.RT_FILTER_TABLE|netlink.RT_FILTER_OIF)
-		}
-		if noFamily(err) {
-			continue
-		}
+		routes, err := listRoutes(family, &netlink.Route{LinkIndex: index}, netlink.RT_FILTER_TABLE|netlink.RT_FILTER_OIF)
 		if err != nil {
-			return nil, fmt.Errorf("cannot list routes: %w", err)
+			return nil, err
 		}
 		out = append(out, routes...)
 	}
 	return out, nil
-}
-
-func isDefault(r netlink.Route) bool {
-	d := prefixOf(r.Dst)
-	return !d.IsValid() || d.Bits() == 0
 }
 
 // EnsureTunnelRoutes routes everything of tunnelTable into the tunnel, of the
@@ -136,12 +122,9 @@ func isDefault(r netlink.Route) bool {
 func EnsureTunnelRoutes(t Tunnel) error {
 	for _, family := range both {
 		filter := &netlink.Route{Table: tunnelTable, Protocol: protocol}
-		routes, err := netlink.RouteListFiltered(family, filter, netlink.RT_FILTER_TABLE|netlink.RT_FILTER_PROTOCOL)
-		if noFamily(err) {
-			continue
-		}
+		routes, err := listRoutes(family, filter, netlink.RT_FILTER_TABLE|netlink.RT_FILTER_PROTOCOL)
 		if err != nil {
-			return fmt.Errorf("cannot list routes: %w", err)
+			return err
 		}
 		missing := t.main(family == netlink.FAMILY_V6)
 		for _, r := range routes {
@@ -154,12 +137,8 @@ func EnsureTunnelRoutes(t Tunnel) error {
 		if !missing {
 			continue
 		}
-		all := netip.PrefixFrom(netip.IPv4Unspecified(), 0)
-		if family == netlink.FAMILY_V6 {
-			all = netip.PrefixFrom(netip.IPv6Unspecified(), 0)
-		}
 		r := &netlink.Route{
-			LinkIndex: t.Index, Dst: ipNet(all), Scope: netlink.SCOPE_LINK,
+			LinkIndex: t.Index, Dst: ipNet(everything(family)), Scope: netlink.SCOPE_LINK,
 			Table: tunnelTable, Protocol: protocol, Family: family,
 		}
 		if err := netlink.RouteReplace(r); err != nil && !isGone(err) {

@@ -62,12 +62,9 @@ func FindUplink(except ...string) (Uplink, error) {
 
 // defaultLink returns the link of the default route with the best metric.
 func defaultLink(family int, except []string) (netlink.Link, error) {
-	routes, err := netlink.RouteListFiltered(family, &netlink.Route{Table: unix.RT_TABLE_MAIN}, netlink.RT_FILTER_TABLE)
-	if noFamily(err) {
-		return nil, nil
-	}
+	routes, err := listRoutes(family, &netlink.Route{Table: unix.RT_TABLE_MAIN}, netlink.RT_FILTER_TABLE)
 	if err != nil {
-		return nil, fmt.Errorf("cannot list routes: %w", err)
+		return nil, err
 	}
 	best, index := -1, 0
 	for _, r := range routes {
