@@ -248,21 +248,12 @@ func routes(c *config.Config) []netip.Prefix {
 	var out []netip.Prefix
 	for _, p := range c.Peers {
 		for _, n := range p.AllowedIPs() {
-			if !covered(n, c.Addresses) {
+			if !c.InPools(n) {
 				out = append(out, n)
 			}
 		}
 	}
 	return out
-}
-
-func covered(n netip.Prefix, pools []netip.Prefix) bool {
-	for _, p := range pools {
-		if p.Bits() <= n.Bits() && p.Contains(n.Addr()) {
-			return true
-		}
-	}
-	return false
 }
 
 // ensureForwarding makes the kernel forward IPv4 between the device and every

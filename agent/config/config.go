@@ -85,6 +85,13 @@ func (c *Config) HasIPv6() bool {
 	return c.hasFamily(false)
 }
 
+// InPools tells whether a network is within one of the gateway's pools.
+func (c *Config) InPools(n netip.Prefix) bool {
+	return slices.ContainsFunc(c.Addresses, func(pool netip.Prefix) bool {
+		return pool.Bits() <= n.Bits() && pool.Contains(n.Addr())
+	})
+}
+
 func (c *Config) hasFamily(v4 bool) bool {
 	for _, a := range c.Addresses {
 		if a.Addr().Is4() == v4 {

@@ -133,16 +133,14 @@ func sets(c *config.Config) []set {
 	var out []set
 	for _, f := range families {
 		var ns []network
-		var pools []netip.Prefix
 		for _, a := range c.Addresses {
 			if a.Addr().Is4() == f.v4 {
-				pools = append(pools, a.Masked())
 				ns = append(ns, network{prefix: a.Masked()})
 			}
 		}
 		for _, p := range c.All() {
 			for _, n := range p.AllowedIPs() {
-				if n.Addr().Is4() == f.v4 && !within(n, pools) {
+				if n.Addr().Is4() == f.v4 && !c.InPools(n) {
 					ns = append(ns, network{prefix: n})
 				}
 			}
@@ -165,15 +163,6 @@ func podNetworks(c *config.Config, v4 bool) []network {
 		}
 	}
 	return ns
-}
-
-func within(n netip.Prefix, pools []netip.Prefix) bool {
-	for _, p := range pools {
-		if p.Bits() <= n.Bits() && p.Contains(n.Addr()) {
-			return true
-		}
-	}
-	return false
 }
 
 // sources returns each peer's networks with the chain of its access rules.
