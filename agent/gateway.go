@@ -114,7 +114,7 @@ func (g *gateway) run(ctx context.Context, updates <-chan source.Update, network
 	defer check.Stop()
 	defer touched.Stop()
 	for {
-		g.health.alive(time.Now())
+		g.health.Alive(time.Now())
 		due.Stop()
 		if t := g.next.earliest(); !t.IsZero() {
 			due.Reset(time.Until(t))

@@ -6,37 +6,28 @@ import (
 	"net/http"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/wireguardgateway/function-wireguard-gateway/agent/metrics"
+	"github.com/wireguardgateway/function-wireguard-gateway/agent/server"
 	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
 )
 
-// stuck is after how long without a turn the loop counts as hanging. It is
-// several times the longest sync that was measured.
-const stuck = time.Minute
-
 // health is what the probes see. It is safe for concurrent use.
 type health struct {
+	*server.Liveness
+
 	mu       sync.Mutex
-	beat     time.Time
 	applied  string
 	failing  []string
 	warnings []string
 }
 
 func newHealth() *health {
-	return &health{beat: time.Now(), failing: []string{"no configuration has been read yet"}}
+	return &health{Liveness: server.NewLiveness("agent"), failing: []string{"no configuration has been read yet"}}
 }
 
 func (h *health) probes() map[string]http.HandlerFunc {
-	return map[string]http.HandlerFunc{"/healthz": h.healthz, "/readyz": h.readyz}
-}
-
-func (h *health) alive(now time.Time) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.beat = now
+	return map[string]http.HandlerFunc{"/healthz": h.Healthz, "/readyz": h.readyz}
 }
 
 func (h *health) set(applied string, failing, warnings []string) {
@@ -53,19 +44,6 @@ func (h *health) reasons() []error {
 		out = append(out, errors.New(f))
 	}
 	return out
-}
-
-// healthz answers the liveness probe: it fails only where a restart helps.
-func (h *health) healthz(w http.ResponseWriter, _ *http.Request) {
-	h.mu.Lock()
-	idle := time.Since(h.beat)
-	h.mu.Unlock()
-	if idle > stuck {
-		w.WriteHeader(http.StatusServiceUnavailable)
-		_, _ = fmt.Fprintf(w, "the agent has been hanging for %s\n", idle.Round(time.Second))
-		return
-	}
-	_, _ = fmt.Fprintln(w, "ok")
 }
 
 // readyz answers the readiness probe. Where the last good configuration is in

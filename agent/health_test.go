@@ -38,20 +38,6 @@ func TestReadyz(t *testing.T) {
 	}
 }
 
-func TestHealthz(t *testing.T) {
-	h := newHealth()
-	for beat, want := range map[time.Duration]int{
-		0: http.StatusOK, stuck / 2: http.StatusOK, 2 * stuck: http.StatusServiceUnavailable,
-	} {
-		h.alive(time.Now().Add(-beat))
-		r := httptest.NewRecorder()
-		h.healthz(r, nil)
-		if r.Code != want {
-			t.Errorf("%s without a turn of the loop: got %d, want %d", beat, r.Code, want)
-		}
-	}
-}
-
 func TestSchedule(t *testing.T) {
 	now := time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)
 	cases := map[string]struct {

@@ -5,15 +5,15 @@ import (
 	"net/http"
 	"sync"
 	"time"
-)
 
-// stuck is after how long without a turn the loop counts as hanging.
-const stuck = time.Minute
+	"github.com/wireguardgateway/function-wireguard-gateway/agent/server"
+)
 
 // health is what the probes see. It is safe for concurrent use.
 type health struct {
+	*server.Liveness
+
 	mu       sync.Mutex
-	beat     time.Time
 	started  bool // the tunnel was up once
 	reasons  []string
 	warnings []string
@@ -23,17 +23,11 @@ type health struct {
 }
 
 func newHealth() *health {
-	return &health{beat: time.Now(), reasons: []string{"the sidecar has just started"}}
+	return &health{Liveness: server.NewLiveness("sidecar"), reasons: []string{"the sidecar has just started"}}
 }
 
 func (h *health) probes() map[string]http.HandlerFunc {
-	return map[string]http.HandlerFunc{"/healthz": h.healthz, "/startupz": h.startupz, "/readyz": h.readyz}
-}
-
-func (h *health) alive(now time.Time) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.beat = now
+	return map[string]http.HandlerFunc{"/healthz": h.Healthz, "/startupz": h.startupz, "/readyz": h.readyz}
 }
 
 func (h *health) set(reasons, warnings []string) {
@@ -41,18 +35,6 @@ func (h *health) set(reasons, warnings []string) {
 	defer h.mu.Unlock()
 	h.reasons, h.warnings = reasons, warnings
 	h.started = h.started || len(reasons) == 0
-}
-
-// healthz fails only where a restart helps.
-func (h *health) healthz(w http.ResponseWriter, _ *http.Request) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if idle := time.Since(h.beat); idle > stuck {
-		w.WriteHeader(http.StatusServiceUnavailable)
-		_, _ = fmt.Fprintf(w, "the sidecar has been hanging for %s\n", idle.Round(time.Second))
-		return
-	}
-	_, _ = fmt.Fprintln(w, "ok")
 }
 
 // startupz answers the startup probe: the pod's containers may start once the

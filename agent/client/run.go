@@ -97,7 +97,7 @@ func (c *client) run(ctx context.Context, updates <-chan source.Update, network,
 	defer tick.Stop()
 	last := time.Time{}
 	for {
-		c.health.alive(time.Now())
+		c.health.Alive(time.Now())
 		select {
 		case <-ctx.Done():
 			return nil
