@@ -8,9 +8,10 @@ import (
 	"maps"
 	"net/netip"
 	"os"
-	"path/filepath"
 
 	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
+
+	"github.com/wireguardgateway/function-wireguard-gateway/agent/statefile"
 )
 
 // endpointsFile is where peers were seen last. A userspace device forgets it
@@ -75,8 +76,7 @@ func parseEndpoints(b []byte) (map[wgtypes.Key]sighting, error) {
 	return out, nil
 }
 
-// write replaces the file if the endpoints differ from those it wrote last. A
-// crash leaves the old file or the new one, never half of one.
+// write replaces the file if the endpoints differ from those it wrote last.
 func (f *endpointsFile) write(endpoints map[wgtypes.Key]sighting) error {
 	if f.written != nil && maps.Equal(f.written, endpoints) {
 		return nil
@@ -92,11 +92,7 @@ func (f *endpointsFile) write(endpoints map[wgtypes.Key]sighting) error {
 	if err != nil {
 		return fmt.Errorf("cannot encode endpoints: %w", err)
 	}
-	temporary := filepath.Join(filepath.Dir(f.path), "."+filepath.Base(f.path))
-	if err := os.WriteFile(temporary, b, 0o600); err != nil {
-		return fmt.Errorf("cannot write endpoints: %w", err)
-	}
-	if err := os.Rename(temporary, f.path); err != nil {
+	if err := statefile.Write(f.path, b); err != nil {
 		return fmt.Errorf("cannot write endpoints: %w", err)
 	}
 	f.written = endpoints

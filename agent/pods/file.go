@@ -6,8 +6,9 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"reflect"
+
+	"github.com/wireguardgateway/function-wireguard-gateway/agent/statefile"
 )
 
 // File keeps the pods that are served over a restart of the agent. There are no
@@ -43,8 +44,7 @@ func (f *File) Read() ([]Pod, error) {
 	return d.Pods, nil
 }
 
-// Write replaces the file if the pods differ from those it wrote last. A crash
-// leaves the old file or the new one, never half of one.
+// Write replaces the file if the pods differ from those it wrote last.
 func (f *File) Write(pods []Pod) error {
 	if pods == nil {
 		pods = []Pod{}
@@ -56,11 +56,7 @@ func (f *File) Write(pods []Pod) error {
 	if err != nil {
 		return fmt.Errorf("cannot encode pods: %w", err)
 	}
-	temporary := filepath.Join(filepath.Dir(f.Path), "."+filepath.Base(f.Path))
-	if err := os.WriteFile(temporary, b, 0o600); err != nil {
-		return fmt.Errorf("cannot write pods: %w", err)
-	}
-	if err := os.Rename(temporary, f.Path); err != nil {
+	if err := statefile.Write(f.Path, b); err != nil {
 		return fmt.Errorf("cannot write pods: %w", err)
 	}
 	f.written = pods
