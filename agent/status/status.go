@@ -112,7 +112,9 @@ func (w *writer) schedule() {
 		if w.pending {
 			return
 		}
-		at = latest(at, w.wrote.Add(countInterval))
+		if next := w.wrote.Add(countInterval); next.After(at) {
+			at = next
+		}
 	}
 	w.pending = true
 	w.due.Reset(time.Until(at))
@@ -122,13 +124,6 @@ func (w *writer) schedule() {
 func countOnly(a, b wireguard.Report) bool {
 	a.Version, a.InjectedPods = b.Version, b.InjectedPods
 	return reflect.DeepEqual(a, b)
-}
-
-func latest(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }
 
 func (w *writer) see(e kube.Event) {
