@@ -18,6 +18,7 @@ import (
 	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
 
 	"github.com/wireguardgateway/function-wireguard-gateway/agent/device"
+	"github.com/wireguardgateway/function-wireguard-gateway/agent/ipnet"
 	"github.com/wireguardgateway/function-wireguard-gateway/agent/source"
 	"github.com/wireguardgateway/function-wireguard-gateway/test/netns"
 	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
@@ -234,7 +235,7 @@ func TestIsPeer(t *testing.T) {
 	c := &client{enrolment: e, pod: pod{uid: "1", addresses: []netip.Addr{netip.MustParseAddr("10.244.1.5"), netip.MustParseAddr("2001:db8::5")}}}
 	peer := func() wgtypes.Peer {
 		return wgtypes.Peer{
-			PublicKey: e.GatewayPublicKey.Key, PersistentKeepaliveInterval: 25 * time.Second, AllowedIPs: ipNets(c.pod.all()),
+			PublicKey: e.GatewayPublicKey.Key, PersistentKeepaliveInterval: 25 * time.Second, AllowedIPs: ipnet.List(c.pod.all()),
 			Endpoint: &net.UDPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 1},
 		}
 	}

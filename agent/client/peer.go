@@ -10,6 +10,7 @@ import (
 	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
 
 	"github.com/wireguardgateway/function-wireguard-gateway/agent/config"
+	"github.com/wireguardgateway/function-wireguard-gateway/agent/ipnet"
 	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
 )
 
@@ -33,7 +34,7 @@ func (c *client) renew(now time.Time) error {
 		Endpoint:                    net.UDPAddrFromAddrPort(netip.AddrPortFrom(address, c.enrolment.port)),
 		PersistentKeepaliveInterval: &keepalive,
 		ReplaceAllowedIPs:           true,
-		AllowedIPs:                  ipNets(c.pod.all()),
+		AllowedIPs:                  ipnet.List(c.pod.all()),
 	}}})
 	if err != nil {
 		return fmt.Errorf("cannot set the gateway as peer: %w", err)
@@ -71,20 +72,8 @@ func (c *client) configure() error {
 	return nil
 }
 
-func ipNets(prefixes []netip.Prefix) []net.IPNet {
-	var out []net.IPNet
-	for _, p := range prefixes {
-		out = append(out, net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())})
-	}
-	return out
-}
-
 func sameNets(have []net.IPNet, want []netip.Prefix) bool {
 	return len(have) == len(want) && !slices.ContainsFunc(want, func(p netip.Prefix) bool {
-		return !slices.ContainsFunc(have, func(n net.IPNet) bool {
-			a, ok := netip.AddrFromSlice(n.IP)
-			ones, _ := n.Mask.Size()
-			return ok && a.Is4() == p.Addr().Is4() && netip.PrefixFrom(a, ones) == p
-		})
+		return !slices.ContainsFunc(have, func(n net.IPNet) bool { return ipnet.Prefix(&n) == p })
 	})
 }

@@ -2,13 +2,13 @@ package device
 
 import (
 	"bytes"
-	"net"
 	"net/netip"
 	"slices"
 	"time"
 
 	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
 
+	"github.com/wireguardgateway/function-wireguard-gateway/agent/ipnet"
 	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
 )
 
@@ -44,10 +44,7 @@ func present(peers []wgtypes.Peer) map[wgtypes.Key]peer {
 	for _, p := range peers {
 		w := peer{preshared: p.PresharedKey, keepalive: p.PersistentKeepaliveInterval}
 		for _, n := range p.AllowedIPs {
-			if a, ok := netip.AddrFromSlice(n.IP); ok {
-				ones, _ := n.Mask.Size()
-				w.allowedIPs = append(w.allowedIPs, netip.PrefixFrom(a.Unmap(), ones))
-			}
+			w.allowedIPs = append(w.allowedIPs, ipnet.Prefix(&n))
 		}
 		slices.SortFunc(w.allowedIPs, comparePrefixes)
 		out[p.PublicKey] = w
@@ -70,7 +67,7 @@ func revocations(have, want map[wgtypes.Key]peer) []wgtypes.PeerConfig {
 		}
 		kept := slices.DeleteFunc(slices.Clone(h.allowedIPs), func(p netip.Prefix) bool { return !slices.Contains(w.allowedIPs, p) })
 		if len(kept) < len(h.allowedIPs) {
-			out = append(out, wgtypes.PeerConfig{PublicKey: k, UpdateOnly: true, ReplaceAllowedIPs: true, AllowedIPs: ipNets(kept)})
+			out = append(out, wgtypes.PeerConfig{PublicKey: k, UpdateOnly: true, ReplaceAllowedIPs: true, AllowedIPs: ipnet.List(kept)})
 		}
 	}
 	return sorted(out)
@@ -94,7 +91,7 @@ func grants(have, want map[wgtypes.Key]peer) []wgtypes.PeerConfig {
 			c.PersistentKeepaliveInterval = &w.keepalive
 		}
 		added := slices.DeleteFunc(slices.Clone(w.allowedIPs), func(p netip.Prefix) bool { return slices.Contains(h.allowedIPs, p) })
-		c.AllowedIPs = ipNets(added)
+		c.AllowedIPs = ipnet.List(added)
 		if !there || c.PresharedKey != nil || c.PersistentKeepaliveInterval != nil || len(added) > 0 {
 			out = append(out, c)
 		}
@@ -113,12 +110,4 @@ func comparePrefixes(a, b netip.Prefix) int {
 		return c
 	}
 	return a.Bits() - b.Bits()
-}
-
-func ipNets(prefixes []netip.Prefix) []net.IPNet {
-	var out []net.IPNet
-	for _, p := range prefixes {
-		out = append(out, net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())})
-	}
-	return out
 }

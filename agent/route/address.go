@@ -7,6 +7,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/wireguardgateway/function-wireguard-gateway/agent/ipnet"
 )
 
 // EnsureAddresses gives the device exactly these addresses, link-local ones
@@ -43,16 +45,16 @@ func addresses(link netlink.Link) ([]netlink.Addr, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot list addresses of %s: %w", link.Attrs().Name, err)
 	}
-	return slices.DeleteFunc(all, func(a netlink.Addr) bool { return prefixOf(a.IPNet).Addr().IsLinkLocalUnicast() }), nil
+	return slices.DeleteFunc(all, func(a netlink.Addr) bool { return ipnet.Prefix(a.IPNet).Addr().IsLinkLocalUnicast() }), nil
 }
 
 func addAddresses(link netlink.Link, have []netlink.Addr, want []netip.Prefix) error {
 	for _, p := range want {
-		if slices.ContainsFunc(have, func(a netlink.Addr) bool { return prefixOf(a.IPNet) == p }) {
+		if slices.ContainsFunc(have, func(a netlink.Addr) bool { return ipnet.Prefix(a.IPNet) == p }) {
 			continue
 		}
 		// There is nobody on a tunnel to ask whether an address is taken.
-		a := &netlink.Addr{IPNet: ipNet(p), Flags: unix.IFA_F_NODAD}
+		a := &netlink.Addr{IPNet: ipnet.From(p), Flags: unix.IFA_F_NODAD}
 		if err := netlink.AddrReplace(link, a); err != nil {
 			return fmt.Errorf("cannot add %s to %s: %w", p, link.Attrs().Name, err)
 		}
@@ -63,7 +65,7 @@ func addAddresses(link netlink.Link, have []netlink.Addr, want []netip.Prefix) e
 func deleteAddresses(link netlink.Link, have []netlink.Addr, want []netip.Prefix) (bool, error) {
 	deleted := false
 	for _, a := range have {
-		p := prefixOf(a.IPNet)
+		p := ipnet.Prefix(a.IPNet)
 		if slices.Contains(want, p) {
 			continue
 		}

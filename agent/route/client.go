@@ -10,6 +10,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/wireguardgateway/function-wireguard-gateway/agent/ipnet"
 	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
 )
 
@@ -77,7 +78,7 @@ func EnsureClientRoutes(device string, pod []netip.Addr) (bool, error) {
 			continue
 		}
 		r := &netlink.Route{
-			LinkIndex: link.Attrs().Index, Dst: ipNet(everything(family)), Src: source.AsSlice(),
+			LinkIndex: link.Attrs().Index, Dst: ipnet.From(everything(family)), Src: source.AsSlice(),
 			Table: ClientTable, Protocol: protocol, Family: family,
 		}
 		if err := netlink.RouteReplace(r); err != nil {

@@ -9,6 +9,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/wireguardgateway/function-wireguard-gateway/agent/ipnet"
 )
 
 // Network is an address that the pod has by itself, with the prefix length of
@@ -36,7 +38,7 @@ func Networks(devices ...string) ([]Network, error) {
 		}
 		for _, a := range all {
 			for _, n := range []*net.IPNet{a.IPNet, a.Peer} {
-				if p := prefixOf(n); p.IsValid() {
+				if p := ipnet.Prefix(n); p.IsValid() {
 					out = append(out, Network{p, device})
 				}
 			}
@@ -68,7 +70,7 @@ func EnsureRoutes(device string, want []netip.Prefix) ([]Unrouted, error) {
 			return nil, err
 		}
 		for _, r := range routes {
-			p := prefixOf(r.Dst)
+			p := ipnet.Prefix(r.Dst)
 			if slices.Contains(want, p) {
 				have = append(have, p)
 			} else if err := netlink.RouteDel(&r); err != nil {
@@ -82,7 +84,7 @@ func EnsureRoutes(device string, want []netip.Prefix) ([]Unrouted, error) {
 			continue
 		}
 		r := &netlink.Route{
-			LinkIndex: link.Attrs().Index, Dst: ipNet(p), Scope: netlink.SCOPE_LINK,
+			LinkIndex: link.Attrs().Index, Dst: ipnet.From(p), Scope: netlink.SCOPE_LINK,
 			Table: unix.RT_TABLE_MAIN, Protocol: protocol, Family: familyOf(p.Addr()),
 		}
 		switch err := netlink.RouteAdd(r); {

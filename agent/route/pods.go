@@ -7,6 +7,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/wireguardgateway/function-wireguard-gateway/agent/ipnet"
 )
 
 const (
@@ -70,7 +72,7 @@ func EnsurePodRoutes(device string, want []netip.Addr) error {
 		return err
 	}
 	for _, r := range have {
-		a := prefixOf(r.Dst).Addr()
+		a := ipnet.Prefix(r.Dst).Addr()
 		switch {
 		case missing[a] && r.LinkIndex == index && r.Type == unix.RTN_UNICAST:
 			delete(missing, a)
@@ -102,7 +104,7 @@ func RemovePodRoutes() error {
 	}
 	for _, r := range have {
 		if err := netlink.RouteDel(&r); err != nil && !errors.Is(err, unix.ESRCH) {
-			return fmt.Errorf("cannot delete route to %s: %w", prefixOf(r.Dst), err)
+			return fmt.Errorf("cannot delete route to %s: %w", ipnet.Prefix(r.Dst), err)
 		}
 	}
 	return nil
@@ -110,7 +112,7 @@ func RemovePodRoutes() error {
 
 func podRoute(a netip.Addr) *netlink.Route {
 	p := netip.PrefixFrom(a, a.BitLen())
-	return &netlink.Route{Dst: ipNet(p), Table: podTable, Protocol: protocol, Family: familyOf(a)}
+	return &netlink.Route{Dst: ipnet.From(p), Table: podTable, Protocol: protocol, Family: familyOf(a)}
 }
 
 func podRoutes() ([]netlink.Route, error) {

@@ -6,11 +6,12 @@ package route
 import (
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/wireguardgateway/function-wireguard-gateway/agent/ipnet"
 )
 
 // protocol marks the routes and rules that are ours, so that no other is ever
@@ -49,7 +50,7 @@ func everything(family int) netip.Prefix {
 
 // isDefault tells whether a route is that to everything.
 func isDefault(r netlink.Route) bool {
-	d := prefixOf(r.Dst)
+	d := ipnet.Prefix(r.Dst)
 	return !d.IsValid() || d.Bits() == 0
 }
 
@@ -85,23 +86,6 @@ func uninterrupted[T any](list func() ([]T, error)) ([]T, error) {
 			return out, err
 		}
 	}
-}
-
-func ipNet(p netip.Prefix) *net.IPNet {
-	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
-}
-
-// prefixOf returns an invalid prefix for nil.
-func prefixOf(n *net.IPNet) netip.Prefix {
-	if n == nil {
-		return netip.Prefix{}
-	}
-	a, ok := netip.AddrFromSlice(n.IP)
-	if !ok {
-		return netip.Prefix{}
-	}
-	ones, _ := n.Mask.Size()
-	return netip.PrefixFrom(a.Unmap(), ones)
 }
 
 // noFamily tells that the kernel does not have the family, as with IPv6

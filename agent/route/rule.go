@@ -8,6 +8,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/wireguardgateway/function-wireguard-gateway/agent/ipnet"
 	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
 )
 
@@ -134,7 +135,7 @@ func (r Rule) netlink() *netlink.Rule {
 	out := netlink.NewRule()
 	out.Family, out.Priority, out.IifName, out.Table, out.Protocol = r.family(), r.Preference, r.Device, r.Table, protocol
 	if r.Destination.IsValid() {
-		out.Dst = ipNet(r.Destination)
+		out.Dst = ipnet.From(r.Destination)
 	}
 	out.Mark, out.Invert = r.Mark, r.Unmarked
 	if r.Table == 0 {
@@ -146,7 +147,7 @@ func (r Rule) netlink() *netlink.Rule {
 // is compares with a rule of the kernel. The library does not read back what a
 // rule does where it names no table, and of ours those are the unreachable ones.
 func (r Rule) is(k netlink.Rule) bool {
-	return k.Priority == r.Preference && k.IifName == r.Device && prefixOf(k.Dst) == r.Destination && k.Table == r.Table &&
+	return k.Priority == r.Preference && k.IifName == r.Device && ipnet.Prefix(k.Dst) == r.Destination && k.Table == r.Table &&
 		k.Mark == r.Mark && k.Invert == r.Unmarked
 }
 

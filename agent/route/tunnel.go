@@ -10,6 +10,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/wireguardgateway/function-wireguard-gateway/agent/ipnet"
 	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
 )
 
@@ -95,7 +96,7 @@ func FindTunnel(device string) (Tunnel, error) {
 		return Tunnel{}, err
 	}
 	for _, a := range all {
-		if p := prefixOf(a.IPNet).Masked(); !p.IsSingleIP() {
+		if p := ipnet.Prefix(a.IPNet).Masked(); !p.IsSingleIP() {
 			t.networks = append(t.networks, p)
 		}
 	}
@@ -138,7 +139,7 @@ func EnsureTunnelRoutes(t Tunnel) error {
 			continue
 		}
 		r := &netlink.Route{
-			LinkIndex: t.Index, Dst: ipNet(everything(family)), Scope: netlink.SCOPE_LINK,
+			LinkIndex: t.Index, Dst: ipnet.From(everything(family)), Scope: netlink.SCOPE_LINK,
 			Table: tunnelTable, Protocol: protocol, Family: family,
 		}
 		if err := netlink.RouteReplace(r); err != nil && !isGone(err) {

@@ -8,6 +8,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/wireguardgateway/function-wireguard-gateway/agent/ipnet"
 	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
 )
 
@@ -52,7 +53,7 @@ func FindUplink(except ...string) (Uplink, error) {
 			return Uplink{}, fmt.Errorf("cannot list addresses of %s: %w", name, err)
 		}
 		for _, a := range addresses {
-			if p := prefixOf(a.IPNet); p.IsValid() && !p.Addr().IsLinkLocalUnicast() {
+			if p := ipnet.Prefix(a.IPNet); p.IsValid() && !p.Addr().IsLinkLocalUnicast() {
 				u.Addresses = append(u.Addresses, p.Addr())
 			}
 		}
