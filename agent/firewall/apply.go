@@ -1,10 +1,13 @@
 package firewall
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 
 	"github.com/google/nftables"
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
 )
 
 // elementsPerMessage keeps a list of elements below the 64 KiB that a netlink
@@ -47,6 +50,33 @@ func (f *Firewall) Ensure(r Ruleset) (bool, error) {
 	}
 	f.applied, f.state = r, fingerprint{known: true, generation: g}
 	return true, nil
+}
+
+// Exists tells whether there is a table of the name.
+func (f *Firewall) Exists(name string) (bool, error) {
+	b, err := netlink.MarshalAttributes([]netlink.Attribute{{Type: unix.NFTA_TABLE_NAME, Data: []byte(name + "\x00")}})
+	if err != nil {
+		return false, fmt.Errorf("cannot encode nftables request: %w", err)
+	}
+	_, err = f.sockets.request(unix.NFPROTO_INET, unix.NFT_MSG_GETTABLE, netlink.Request, b)
+	if errors.Is(err, unix.ENOENT) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("cannot look for nftables table: %w", err)
+	}
+	return true, nil
+}
+
+// Count returns how many packets a counter of the table has seen. It starts
+// anew when the table is written.
+func (f *Firewall) Count(name string) (uint64, error) {
+	n, err := f.sockets.count(unix.NFPROTO_INET, f.applied.table, name)
+	if err != nil || !f.applied.egress {
+		return n, err
+	}
+	egress, err := f.sockets.count(unix.NFPROTO_NETDEV, f.applied.table, name)
+	return n + egress, err
 }
 
 // Remove deletes the table of the given name. It is no error if there is none.

@@ -1,12 +1,8 @@
 package firewall
 
 import (
-	"encoding/binary"
-	"errors"
-	"fmt"
 	"slices"
 
-	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 )
 
@@ -82,75 +78,4 @@ func (s *sockets) fingerprint(r Ruleset) (fingerprint, error) {
 	egress, err := s.rules(unix.NFPROTO_NETDEV, r.table)
 	f.rules = append(f.rules, egress...)
 	return f, err
-}
-
-// rules returns the handles of a table's rules.
-func (s *sockets) rules(family byte, name string) ([]uint64, error) {
-	table, err := netlink.MarshalAttributes([]netlink.Attribute{
-		{Type: unix.NFTA_RULE_TABLE, Data: []byte(name + "\x00")},
-	})
-	if err != nil {
-		return nil, fmt.Errorf("cannot encode nftables request: %w", err)
-	}
-	messages, err := s.request(family, unix.NFT_MSG_GETRULE, netlink.Request|netlink.Dump, table)
-	if err != nil {
-		return nil, fmt.Errorf("cannot list nftables rules: %w", err)
-	}
-	var handles []uint64
-	for _, m := range messages {
-		handle, err := attribute(m, unix.NFTA_RULE_HANDLE)
-		if err != nil {
-			return nil, err
-		}
-		handles = append(handles, binary.BigEndian.Uint64(handle))
-	}
-	return handles, nil
-}
-
-// Exists tells whether there is a table of the name.
-func (f *Firewall) Exists(name string) (bool, error) {
-	b, err := netlink.MarshalAttributes([]netlink.Attribute{{Type: unix.NFTA_TABLE_NAME, Data: []byte(name + "\x00")}})
-	if err != nil {
-		return false, fmt.Errorf("cannot encode nftables request: %w", err)
-	}
-	_, err = f.sockets.request(unix.NFPROTO_INET, unix.NFT_MSG_GETTABLE, netlink.Request, b)
-	if errors.Is(err, unix.ENOENT) {
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("cannot look for nftables table: %w", err)
-	}
-	return true, nil
-}
-
-func (s *sockets) generation() (uint32, error) {
-	messages, err := s.request(unix.NFPROTO_UNSPEC, unix.NFT_MSG_GETGEN, netlink.Request, nil)
-	if err != nil {
-		return 0, fmt.Errorf("cannot read nftables generation: %w", err)
-	}
-	if len(messages) != 1 {
-		return 0, fmt.Errorf("cannot read nftables generation: got %d answers", len(messages))
-	}
-	id, err := attribute(messages[0], unix.NFTA_GEN_ID)
-	if err != nil {
-		return 0, err
-	}
-	return binary.BigEndian.Uint32(id), nil
-}
-
-func attribute(m netlink.Message, kind uint16) ([]byte, error) {
-	const header = 4 // struct nfgenmsg
-	if len(m.Data) < header {
-		return nil, fmt.Errorf("cannot read nftables answer of %d bytes", len(m.Data))
-	}
-	attributes, err := netlink.UnmarshalAttributes(m.Data[header:])
-	if err != nil {
-		return nil, fmt.Errorf("cannot read nftables answer: %w", err)
-	}
-	for _, a := range attributes {
-		if a.Type == kind {
-			return a.Data, nil
-		}
-	}
-	return nil, fmt.Errorf("cannot find attribute %d in nftables answer", kind)
 }

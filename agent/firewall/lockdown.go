@@ -2,7 +2,6 @@ package firewall
 
 import (
 	"fmt"
-	"math"
 	"net/netip"
 	"slices"
 
@@ -36,16 +35,6 @@ type Lockdown struct {
 
 // DroppedCounter counts what the lockdown keeps from leaving.
 const DroppedCounter = "dropped"
-
-const (
-	// priorityMangle is ahead of every filter, and makes the kernel look for
-	// the route again where a mark has changed.
-	priorityMangle = -150 // NF_IP_PRI_MANGLE
-	priorityWall   = 0    // NF_IP_PRI_FILTER
-	priorityLast   = math.MaxInt32
-
-	dns = 53
-)
 
 // linkLocal are the destinations that no router passes on: what the kernel
 // sends there by itself is not worth an error.
@@ -146,7 +135,7 @@ func wall(l Lockdown, outside uint32) []rule {
 	for _, a := range l.Nameservers {
 		for _, proto := range []byte{unix.IPPROTO_UDP, unix.IPPROTO_TCP} {
 			rules = append(rules, match(mark(outside), daddr(netip.PrefixFrom(a, a.BitLen())), l4proto(proto),
-				dport(expr.CmpOpEq, wireguard.PortRange{First: dns, Last: dns}), accept()))
+				dport(expr.CmpOpEq, dns), accept()))
 		}
 	}
 	rules = append(rules, match(ctReply(), ctMark(outside), accept()))
@@ -175,49 +164,4 @@ func fastErrors(l Lockdown) []rule {
 		rules = append(rules, match(daddr(p), accept()))
 	}
 	return append(rules, match(counted(reject())))
-}
-
-// fromTunnel and toTunnel match the device by its name and by its type, which
-// no interface of a network has.
-func fromTunnel() []expr.Any {
-	return append(iif(wireguard.ClientDevice), meta(expr.MetaKeyIIFTYPE, binaryutil.NativeEndian.PutUint16(unix.ARPHRD_NONE))...)
-}
-
-func toTunnel() []expr.Any {
-	return append(oif(wireguard.ClientDevice), meta(expr.MetaKeyOIFTYPE, binaryutil.NativeEndian.PutUint16(unix.ARPHRD_NONE))...)
-}
-
-// sport matches TCP's or UDP's source port, after l4proto.
-func sport(port uint16) []expr.Any {
-	return []expr.Any{
-		&expr.Payload{DestRegister: register, Base: expr.PayloadBaseTransportHeader, Offset: 0, Len: 2},
-		compare(expr.CmpOpEq, binaryutil.BigEndian.PutUint16(port)),
-	}
-}
-
-func icmpv6(kind byte) []expr.Any {
-	return append(match(family(false), l4proto(unix.IPPROTO_ICMPV6)),
-		&expr.Payload{DestRegister: register, Base: expr.PayloadBaseTransportHeader, Offset: 0, Len: 1},
-		compare(expr.CmpOpEq, []byte{kind}))
-}
-
-// marked matches packets with any mark.
-func marked() []expr.Any {
-	return []expr.Any{&expr.Meta{Key: expr.MetaKeyMARK, Register: register}, compare(expr.CmpOpNeq, make([]byte, 4))}
-}
-
-// counted makes a verdict count in DroppedCounter, and not by itself.
-func counted(verdict []expr.Any) []expr.Any {
-	return append([]expr.Any{&expr.Objref{Type: unix.NFT_OBJECT_COUNTER, Name: DroppedCounter}}, verdict[1:]...)
-}
-
-// Count returns how many packets a counter of the table has seen. It starts
-// anew when the table is written.
-func (f *Firewall) Count(name string) (uint64, error) {
-	n, err := f.sockets.count(unix.NFPROTO_INET, f.applied.table, name)
-	if err != nil || !f.applied.egress {
-		return n, err
-	}
-	egress, err := f.sockets.count(unix.NFPROTO_NETDEV, f.applied.table, name)
-	return n + egress, err
 }

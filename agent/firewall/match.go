@@ -41,6 +41,16 @@ func ifname(name string) []byte {
 func iif(name string) []expr.Any { return meta(expr.MetaKeyIIFNAME, ifname(name)) }
 func oif(name string) []expr.Any { return meta(expr.MetaKeyOIFNAME, ifname(name)) }
 
+// fromTunnel and toTunnel match the device by its name and by its type, which
+// no interface of a network has.
+func fromTunnel() []expr.Any {
+	return append(iif(wireguard.ClientDevice), meta(expr.MetaKeyIIFTYPE, binaryutil.NativeEndian.PutUint16(unix.ARPHRD_NONE))...)
+}
+
+func toTunnel() []expr.Any {
+	return append(oif(wireguard.ClientDevice), meta(expr.MetaKeyOIFTYPE, binaryutil.NativeEndian.PutUint16(unix.ARPHRD_NONE))...)
+}
+
 // family matches packets of one IP version. In a table of family inet it has
 // to come before anything that looks into the IP header.
 func family(v4 bool) []expr.Any {
@@ -53,6 +63,13 @@ func family(v4 bool) []expr.Any {
 
 func l4proto(proto byte) []expr.Any {
 	return meta(expr.MetaKeyL4PROTO, []byte{proto})
+}
+
+// icmpv6 matches one type of ICMPv6.
+func icmpv6(kind byte) []expr.Any {
+	return append(match(family(false), l4proto(unix.IPPROTO_ICMPV6)),
+		&expr.Payload{DestRegister: register, Base: expr.PayloadBaseTransportHeader, Offset: 0, Len: 1},
+		compare(expr.CmpOpEq, []byte{kind}))
 }
 
 // address loads the source or destination address.
@@ -126,6 +143,14 @@ func saddrVerdict(set string, v4 bool) []expr.Any {
 	return append(family(v4), address(v4, true), &expr.Lookup{SourceRegister: register, IsDestRegSet: true, SetName: set})
 }
 
+// sport matches TCP's or UDP's source port, after l4proto.
+func sport(port uint16) []expr.Any {
+	return []expr.Any{
+		&expr.Payload{DestRegister: register, Base: expr.PayloadBaseTransportHeader, Offset: 0, Len: 2},
+		compare(expr.CmpOpEq, binaryutil.BigEndian.PutUint16(port)),
+	}
+}
+
 // dport matches TCP's or UDP's destination port, after l4proto.
 func dport(op expr.CmpOp, r wireguard.PortRange) []expr.Any {
 	load := &expr.Payload{DestRegister: register, Base: expr.PayloadBaseTransportHeader, Offset: 2, Len: 2}
@@ -138,6 +163,43 @@ func dport(op expr.CmpOp, r wireguard.PortRange) []expr.Any {
 	}}
 }
 
+// dns is the port of nameservers.
+var dns = wireguard.PortRange{First: 53, Last: 53}
+
+// mark matches packets with this mark.
+func mark(m uint32) []expr.Any {
+	return meta(expr.MetaKeyMARK, binaryutil.NativeEndian.PutUint32(m))
+}
+
+// marked matches packets with any mark.
+func marked() []expr.Any {
+	return []expr.Any{&expr.Meta{Key: expr.MetaKeyMARK, Register: register}, compare(expr.CmpOpNeq, make([]byte, 4))}
+}
+
+// setMark gives the packet the mark.
+func setMark(m uint32) []expr.Any {
+	return []expr.Any{
+		&expr.Immediate{Register: register, Data: binaryutil.NativeEndian.PutUint32(m)},
+		&expr.Meta{Key: expr.MetaKeyMARK, SourceRegister: true, Register: register},
+	}
+}
+
+// ctMark matches packets of connections with this mark.
+func ctMark(m uint32) []expr.Any {
+	return []expr.Any{
+		&expr.Ct{Key: expr.CtKeyMARK, Register: register},
+		compare(expr.CmpOpEq, binaryutil.NativeEndian.PutUint32(m)),
+	}
+}
+
+// setCtMark gives the packet's connection the mark.
+func setCtMark(m uint32) []expr.Any {
+	return []expr.Any{
+		&expr.Immediate{Register: register, Data: binaryutil.NativeEndian.PutUint32(m)},
+		&expr.Ct{Key: expr.CtKeyMARK, SourceRegister: true, Register: register},
+	}
+}
+
 // ctState matches packets that have any of the given connection states.
 func ctState(bits uint32) []expr.Any {
 	return []expr.Any{
@@ -148,6 +210,13 @@ func ctState(bits uint32) []expr.Any {
 		},
 		compare(expr.CmpOpNeq, make([]byte, 4)),
 	}
+}
+
+// ctOriginal matches packets in the direction in which their connection was
+// opened.
+func ctOriginal() []expr.Any {
+	const ipCtDirOriginal = 0 // IP_CT_DIR_ORIGINAL
+	return []expr.Any{&expr.Ct{Key: expr.CtKeyDIRECTION, Register: register}, compare(expr.CmpOpEq, []byte{ipCtDirOriginal})}
 }
 
 // ctReply matches packets against the direction in which their connection was
@@ -190,4 +259,9 @@ func jump(chain string) []expr.Any {
 func reject() []expr.Any {
 	const icmpxAdminProhibited = 3 // NFT_REJECT_ICMPX_ADMIN_PROHIBITED
 	return []expr.Any{&expr.Counter{}, &expr.Reject{Type: unix.NFT_REJECT_ICMPX_UNREACH, Code: icmpxAdminProhibited}}
+}
+
+// counted makes a verdict count in DroppedCounter, and not by itself.
+func counted(verdict []expr.Any) []expr.Any {
+	return append([]expr.Any{&expr.Objref{Type: unix.NFT_OBJECT_COUNTER, Name: DroppedCounter}}, verdict[1:]...)
 }

@@ -50,18 +50,6 @@ var families = []struct {
 	inside, peers, pods string
 }{{true, inside4, peers4, pods4}, {false, inside6, peers6, pods6}}
 
-// Priorities of the base chains. Filters run ahead of iptables' (0), so that a
-// packet we drop is not counted or logged by rules that come later. Marks are
-// set after the kernel has put back the destination of an answer that was
-// masqueraded (-100), which tells it from a packet to the gateway.
-const (
-	priorityMark        = -90
-	priorityFilter      = -10
-	prioritySourceNAT   = 100 // NF_IP_PRI_NAT_SRC
-	priorityAfterNAT    = 300 // after every source NAT
-	priorityOutputGuard = 10  // after gluetun's own rules
-)
-
 // Render returns the table for a configuration. It depends on its arguments
 // only.
 //
@@ -250,7 +238,6 @@ func fromPeersRules(c *config.Config) []rule {
 // ping it and ask its resolver, as far as their access rules let them. Metrics
 // and gluetun's control server are none of their business.
 func toGatewayRules() []rule {
-	dns := wireguard.PortRange{First: 53, Last: 53}
 	rules := []rule{
 		match(ctReply(), ctState(expr.CtStateBitESTABLISHED), accept()),
 		match(ctState(expr.CtStateBitRELATED), accept()),

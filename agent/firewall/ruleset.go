@@ -7,6 +7,8 @@
 package firewall
 
 import (
+	"math"
+
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
 )
@@ -47,6 +49,27 @@ type chain struct {
 	hashed   bool
 	rules    []rule
 }
+
+// Priorities of the base chains, in the order in which chains of one hook run.
+const (
+	// priorityMangle is ahead of every filter. In the output hook the kernel
+	// looks for the route again where a mark has changed.
+	priorityMangle = -150 // NF_IP_PRI_MANGLE
+
+	// priorityMark is after the kernel has put back the destination of an answer
+	// that was masqueraded (-100), which tells it from a packet to the gateway.
+	priorityMark = -90
+
+	// priorityFilter is ahead of iptables' filters (0), so that a packet we drop
+	// is not counted or logged by rules that come later.
+	priorityFilter = -10
+
+	priorityWall        = 0   // NF_IP_PRI_FILTER
+	priorityOutputGuard = 10  // after gluetun's own rules
+	prioritySourceNAT   = 100 // NF_IP_PRI_NAT_SRC
+	priorityAfterNAT    = 300 // after every source NAT
+	priorityLast        = math.MaxInt32
+)
 
 // rule is the expressions of one rule, in the order of evaluation.
 type rule []expr.Any

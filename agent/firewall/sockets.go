@@ -71,6 +71,46 @@ func (s *sockets) request(family byte, kind uint16, flags netlink.HeaderFlags, a
 	return messages, err
 }
 
+// generation reads how many changes there were to any table of this network
+// namespace.
+func (s *sockets) generation() (uint32, error) {
+	messages, err := s.request(unix.NFPROTO_UNSPEC, unix.NFT_MSG_GETGEN, netlink.Request, nil)
+	if err != nil {
+		return 0, fmt.Errorf("cannot read nftables generation: %w", err)
+	}
+	if len(messages) != 1 {
+		return 0, fmt.Errorf("cannot read nftables generation: got %d answers", len(messages))
+	}
+	id, err := attribute(messages[0], unix.NFTA_GEN_ID)
+	if err != nil {
+		return 0, err
+	}
+	return binary.BigEndian.Uint32(id), nil
+}
+
+// rules returns the handles of a table's rules.
+func (s *sockets) rules(family byte, name string) ([]uint64, error) {
+	table, err := netlink.MarshalAttributes([]netlink.Attribute{
+		{Type: unix.NFTA_RULE_TABLE, Data: []byte(name + "\x00")},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cannot encode nftables request: %w", err)
+	}
+	messages, err := s.request(family, unix.NFT_MSG_GETRULE, netlink.Request|netlink.Dump, table)
+	if err != nil {
+		return nil, fmt.Errorf("cannot list nftables rules: %w", err)
+	}
+	var handles []uint64
+	for _, m := range messages {
+		handle, err := attribute(m, unix.NFTA_RULE_HANDLE)
+		if err != nil {
+			return nil, err
+		}
+		handles = append(handles, binary.BigEndian.Uint64(handle))
+	}
+	return handles, nil
+}
+
 // count reads a named counter.
 func (s *sockets) count(family byte, table, name string) (uint64, error) {
 	b, err := netlink.MarshalAttributes([]netlink.Attribute{
@@ -102,6 +142,24 @@ func (s *sockets) count(family byte, table, name string) (uint64, error) {
 		}
 	}
 	return 0, fmt.Errorf("cannot read nftables counter %s: it has no packets", name)
+}
+
+// attribute returns the data of a message's attribute.
+func attribute(m netlink.Message, kind uint16) ([]byte, error) {
+	const header = 4 // struct nfgenmsg
+	if len(m.Data) < header {
+		return nil, fmt.Errorf("cannot read nftables answer of %d bytes", len(m.Data))
+	}
+	attributes, err := netlink.UnmarshalAttributes(m.Data[header:])
+	if err != nil {
+		return nil, fmt.Errorf("cannot read nftables answer: %w", err)
+	}
+	for _, a := range attributes {
+		if a.Type == kind {
+			return a.Data, nil
+		}
+	}
+	return nil, fmt.Errorf("cannot find attribute %d in nftables answer", kind)
 }
 
 func (s *sockets) close() {
