@@ -55,7 +55,7 @@ func Run(ctx context.Context, o Options, log *slog.Logger) error {
 	c.pod = pod
 	adopted, err := c.firewall.Exists(wireguard.LockdownTable)
 	if err == nil {
-		c.deaf = !adopted
+		c.noInbound = !adopted
 		err = c.lock()
 	}
 	if err == nil {

@@ -22,8 +22,8 @@ type Lockdown struct {
 	Nameservers []netip.Addr
 	// Bypass are the networks that the pod reaches directly.
 	Bypass []netip.Prefix
-	// Deaf leaves connections from outside without answer.
-	Deaf bool
+	// NoInbound leaves connections from outside without answer.
+	NoInbound bool
 	// Interfaces are those that packets may leave by, apart from the tunnel.
 	// Guard is a mark that nobody knows. With it, the interfaces let out only
 	// what the lockdown has marked so. A process with CAP_NET_RAW can hand
@@ -61,7 +61,7 @@ func RenderLockdown(l Lockdown) Ruleset {
 		match(fromTunnel(), ctOriginal(), setCtMark(inside)),
 		match(fromTunnel(), setMark(inside), accept()),
 	}
-	if !l.Deaf {
+	if !l.NoInbound {
 		arrivals = append(arrivals, match(ctOriginal(), setCtMark(outside)))
 	}
 	arrivals = append(arrivals, match(setMark(outside)))

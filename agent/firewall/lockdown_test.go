@@ -16,7 +16,7 @@ func TestRenderLockdown(t *testing.T) {
 		reason   string
 		lockdown Lockdown
 	}{
-		"lockdown-nothing": {"before anything is known nothing leaves", Lockdown{Deaf: true}},
+		"lockdown-nothing": {"before anything is known nothing leaves", Lockdown{NoInbound: true}},
 		"lockdown": {"the tunnel's packets, its name's lookup, and some networks", Lockdown{
 			GatewayPort: 51820, Nameservers: addrs("10.96.0.10", "fd96::a"), Bypass: prefixes("10.244.0.0/16", "fd44::/48"),
 		}},
