@@ -78,7 +78,7 @@ func Run(ctx context.Context, o Options, log *slog.Logger) error {
 		health:  newHealth(),
 		tunnel: tunnel.New(tunnel.Options{
 			Device: wireguard.GluetunDevice,
-			Index:  tunnelIndexOrError,
+			Index:  findTunnelIndex,
 			// Both are from the same Secret, so they are mounted together.
 			Auth:    filepath.Join(filepath.Dir(o.ConfigFile), wireguard.GluetunAuthKey),
 			Control: "http://127.0.0.1:" + strconv.Itoa(wireguard.GluetunControlPort),

@@ -103,15 +103,16 @@ func missingFiles(dir string, names []string) []string {
 	return out
 }
 
-func tunnelIndexOrError() (int, error) {
+// findTunnelIndex returns the index of the device that gluetun leads into, and 0
+// where there is none.
+func findTunnelIndex() (int, error) {
 	t, err := route.FindTunnel(wireguard.GluetunDevice)
 	return t.Index, err
 }
 
-// tunnelIndex returns the index of the device that gluetun leads into, and 0
-// where there is none.
+// tunnelIndex returns the same index, and 0 also where it cannot be found out.
 func tunnelIndex() int {
-	index, err := tunnelIndexOrError()
+	index, err := findTunnelIndex()
 	if err != nil {
 		return 0
 	}

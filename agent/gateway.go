@@ -58,7 +58,7 @@ type gateway struct {
 	peers    *metrics.Peers
 	health   *health
 	publish  func(wireguard.Report) // nil where there is no ConfigMap
-	pods     joined
+	pods     podState
 
 	// owners are the peers whose addresses the kernel may have connections of,
 	// and access is what they were checked against. Without any value nobody

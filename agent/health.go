@@ -12,6 +12,9 @@ import (
 	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
 )
 
+// notRead is the reason of a gateway that has just started.
+const notRead = "no configuration has been read yet"
+
 // health is what the probes see. It is safe for concurrent use.
 type health struct {
 	*server.Liveness
@@ -23,7 +26,7 @@ type health struct {
 }
 
 func newHealth() *health {
-	return &health{Liveness: server.NewLiveness("agent"), failing: []string{"no configuration has been read yet"}}
+	return &health{Liveness: server.NewLiveness("agent"), failing: []string{notRead}}
 }
 
 func (h *health) probes() map[string]http.HandlerFunc {
@@ -69,9 +72,10 @@ func (h *health) readyz(w http.ResponseWriter, _ *http.Request) {
 // tell passes on what is known now: to the probes, the metrics and the report.
 func (g *gateway) tell() {
 	var failing, warnings []string
+	lastGood := "" // why it is the last good configuration that is in force
 	report := wireguard.Report{ConfigHash: g.applied}
 	if g.applied == "" && g.failure == "" {
-		reason := "no configuration has been read yet"
+		reason := notRead
 		if g.rejected != "" {
 			reason = "no configuration could be used yet: " + g.rejected
 		}
@@ -90,7 +94,8 @@ func (g *gateway) tell() {
 			}
 		}
 		if g.rejected != "" {
-			warnings = append(warnings, "the last good configuration is in force: "+g.rejected)
+			lastGood = "the last good configuration is in force: " + g.rejected
+			warnings = append(warnings, lastGood)
 		}
 		if g.notes != "" {
 			warnings = append(warnings, g.notes)
@@ -104,8 +109,8 @@ func (g *gateway) tell() {
 	g.metrics.Ready.Set(metrics.Bool(len(failing) == 0))
 
 	report.Reasons = append(report.Reasons, failing...)
-	if g.applied != "" && g.rejected != "" {
-		report.Reasons = append(report.Reasons, "the last good configuration is in force: "+g.rejected)
+	if lastGood != "" {
+		report.Reasons = append(report.Reasons, lastGood)
 	}
 	report.Ready = len(report.Reasons) == 0
 	if g.publish != nil {

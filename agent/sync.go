@@ -30,8 +30,9 @@ func (g *gateway) sync(ctx context.Context, cause string) {
 	g.synced = g.tunnelDevice()
 	g.pods.watcher.Follow(ctx, g.config.PodClasses)
 	configured, expiry := g.config.Active(time.Now())
-	active := new(*configured)
-	changes, notes, err := g.apply(active)
+	// A copy: apply adds pods to it, and leaves routes out of it.
+	active := *configured
+	changes, notes, err := g.apply(&active)
 	took := time.Since(start)
 	g.metrics.SyncDuration.WithLabelValues(cause).Observe(took.Seconds())
 
@@ -49,7 +50,7 @@ func (g *gateway) sync(ctx context.Context, cause string) {
 	g.retry = 0
 	if g.applied != active.Hash {
 		g.applied = active.Hash
-		g.metrics.Applied(active, time.Now())
+		g.metrics.Applied(&active, time.Now())
 	}
 	if g.failure != "" || changes != (device.Changes{}) {
 		g.log.Info("applied configuration", "hash", active.Hash, "cause", cause, "added", changes.Added,
@@ -65,8 +66,8 @@ func (g *gateway) sync(ctx context.Context, cause string) {
 	// A change of the network may be the tunnel's.
 	g.tunnel.Enable(active.Egress.Mode == wireguard.EgressGluetun)
 	g.metrics.Peers.Set(float64(len(active.Peers)))
-	g.peers.Name(active)
-	g.joined()
+	g.peers.Name(&active)
+	g.noteServed()
 	g.tell()
 	// While more is to come, nobody waits for it.
 	if g.next.pods.IsZero() && g.next.network.IsZero() {
@@ -90,7 +91,7 @@ func (g *gateway) apply(c *config.Config) (device.Changes, []string, error) {
 	uplink, uplinkErr := findUplink(c)
 	own, ownErr := ownNetworks(c, uplink)
 	notes := withoutOwn(c, own)
-	left := g.join(c, uplink.Addresses)
+	left := g.selectPods(c, uplink.Addresses)
 	if err := route.Block(left); err != nil {
 		return device.Changes{}, nil, err
 	}

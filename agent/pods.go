@@ -12,8 +12,8 @@ import (
 	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
 )
 
-// joined is what the gateway knows of the pods that join it.
-type joined struct {
+// podState is what the gateway knows of the pods that join it.
+type podState struct {
 	watcher  *pods.Watcher
 	selector pods.Selector
 	file     pods.File
@@ -49,9 +49,9 @@ func ownersOf(list []pods.Pod) map[netip.Addr]string {
 	return out
 }
 
-// join gives the configuration the pods that are to be served now. It returns
-// the addresses that are no longer those of the pod that had them.
-func (g *gateway) join(c *config.Config, own []netip.Addr) []netip.Addr {
+// selectPods gives the configuration the pods that are to be served now. It
+// returns the addresses that are no longer those of the pod that had them.
+func (g *gateway) selectPods(c *config.Config, own []netip.Addr) []netip.Addr {
 	p := &g.pods
 	served, ignored := p.selector.Select(c, p.watcher.Pods(), own)
 	g.explain(ignored)
@@ -99,8 +99,8 @@ func (g *gateway) explain(ignored []pods.Ignored) {
 	g.pods.told = told
 }
 
-// joined notes that the pods which were wanted are served.
-func (g *gateway) joined() {
+// noteServed notes that the pods which were wanted are served.
+func (g *gateway) noteServed() {
 	g.pods.served = g.pods.wanted
 	counts := make(map[[2]string]int, len(g.config.PodClasses))
 	for _, c := range g.config.PodClasses {

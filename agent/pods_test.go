@@ -16,7 +16,7 @@ import (
 
 // What has to be forgotten are the addresses of pods that were served and are
 // not any more, whoever has them now, until that was done.
-func TestJoin(t *testing.T) {
+func TestSelectPods(t *testing.T) {
 	class := wireguard.PodClass{Namespace: "apps", Name: "media", Key: wireguard.Seed{1}.PodClassKey("apps", "media")}
 	pod := func(uid string, addresses ...string) pods.Pod {
 		p := pods.Pod{Namespace: "apps", Name: uid, UID: uid, Class: "media", Enrolments: []string{wireguard.EnrolmentSecret("media")}}
@@ -53,7 +53,7 @@ func TestJoin(t *testing.T) {
 			// Nothing is forgotten until it is noted that it was.
 			for range 2 {
 				var left []string
-				for _, a := range g.join(c, nil) {
+				for _, a := range g.selectPods(c, nil) {
 					left = append(left, a.String())
 				}
 				if diff := cmp.Diff(tc.left, left); diff != "" {
@@ -61,7 +61,7 @@ func TestJoin(t *testing.T) {
 				}
 			}
 			g.keepPods()
-			if left := g.join(c, nil); len(left) > 0 {
+			if left := g.selectPods(c, nil); len(left) > 0 {
 				t.Errorf("%s: %v is left again", tc.reason, left)
 			}
 			kept, err := (&pods.File{Path: path}).Read()
