@@ -17,9 +17,9 @@ type ClientConfig struct {
 	MTU int
 	// FwMark marks the client's own datagrams. 0 leaves it to the client.
 	FwMark int
-	// PreUp, PostUp, PreDown and PostDown are shell commands. Only wg-quick
-	// knows them: the mobile apps refuse a configuration that has any.
-	PreUp, PostUp, PreDown, PostDown []string
+	// PreUp and PostDown are shell commands. Only wg-quick knows them: the mobile
+	// apps refuse a configuration that has any.
+	PreUp, PostDown []string
 
 	// Of the gateway, as the client sees it.
 	PublicKey    Key
@@ -44,13 +44,11 @@ func (c ClientConfig) String() string {
 	line("Address", joinPrefixes(c.Addresses))
 	line("DNS", strings.Join(c.DNS, ", "))
 	line("MTU", number(c.MTU))
-	for _, h := range []struct {
-		key      string
-		commands []string
-	}{{"PreUp", c.PreUp}, {"PostUp", c.PostUp}, {"PreDown", c.PreDown}, {"PostDown", c.PostDown}} {
-		for _, command := range h.commands {
-			line(h.key, command)
-		}
+	for _, command := range c.PreUp {
+		line("PreUp", command)
+	}
+	for _, command := range c.PostDown {
+		line("PostDown", command)
 	}
 	line("FwMark", number(c.FwMark))
 	line("PrivateKey", optionalKey(c.PrivateKey))

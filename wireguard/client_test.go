@@ -40,9 +40,7 @@ func TestClientConfigString(t *testing.T) {
 				MTU:                 1360,
 				FwMark:              51820,
 				PreUp:               []string{"first", "second"},
-				PostUp:              []string{"third"},
-				PreDown:             []string{"fourth"},
-				PostDown:            []string{"fifth"},
+				PostDown:            []string{"third"},
 				PublicKey:           *key(t, alicePublic),
 				PresharedKey:        key(t, psk),
 				AllowedIPs:          prefixes("0.0.0.0/0", "::/0"),
@@ -55,9 +53,7 @@ DNS = 10.43.0.10, fd00::53, example.com
 MTU = 1360
 PreUp = first
 PreUp = second
-PostUp = third
-PreDown = fourth
-PostDown = fifth
+PostDown = third
 FwMark = 51820
 PrivateKey = ` + aliceKey + `
 

@@ -47,7 +47,7 @@ func TestClientConfigs(t *testing.T) {
 		}, map[string]bool{udp6: true}},
 		"FwMark": {"a mark of the client's own", nil, func(_ *client, cc *wireguard.ClientConfig) { cc.FwMark = 4242 }, map[string]bool{tcp4: true, udp6: true}},
 		"Hooks": {"hooks run", nil, func(_ *client, cc *wireguard.ClientConfig) {
-			cc.PostUp = []string{"touch /run/post-up"}
+			cc.PreUp = []string{"touch /run/pre-up"}
 		}, map[string]bool{tcp4: true}},
 	}
 	for name, tc := range cases {
@@ -72,7 +72,7 @@ func TestClientConfigs(t *testing.T) {
 					t.Errorf("resolvconf got %s", got)
 				}
 			case "Hooks":
-				c.Run("test -e /run/post-up")
+				c.Run("test -e /run/pre-up")
 			}
 			c.down()
 		})
