@@ -32,9 +32,9 @@ type Metrics struct {
 	// ConfigValid is 1 while the configuration in force is the newest that was
 	// seen, and 0 while a newer one is rejected.
 	ConfigValid prometheus.Gauge
-	// ConfigApplied is when the configuration in force was applied, in seconds
+	// configApplied is when the configuration in force was applied, in seconds
 	// since 1970. Its age is the present time less this.
-	ConfigApplied prometheus.Gauge
+	configApplied prometheus.Gauge
 	Ready         prometheus.Gauge
 	Peers         prometheus.Gauge
 	pods          *prometheus.GaugeVec
@@ -65,7 +65,7 @@ func New(r prometheus.Registerer) *Metrics {
 			Name: "wireguard_gateway_config_valid",
 			Help: "1 if the newest configuration is in force, 0 if it was rejected and the last good one is.",
 		}),
-		ConfigApplied: prometheus.NewGauge(prometheus.GaugeOpts{
+		configApplied: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "wireguard_gateway_config_applied_timestamp_seconds",
 			Help: "When the configuration in force was applied, in seconds since 1970.",
 		}),
@@ -94,14 +94,14 @@ func New(r prometheus.Registerer) *Metrics {
 			Help: "Addresses of the pool that peers have, on the device or not.",
 		}, []string{"pool"}),
 	}
-	r.MustRegister(m.SyncDuration, m.SyncErrors, m.Rejected, m.ConfigValid, m.ConfigApplied, m.Ready, m.Peers, m.pods, m.egress, m.poolSize, m.poolUsed,
+	r.MustRegister(m.SyncDuration, m.SyncErrors, m.Rejected, m.ConfigValid, m.configApplied, m.Ready, m.Peers, m.pods, m.egress, m.poolSize, m.poolUsed,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
 
 // Applied notes that a configuration is in force.
 func (m *Metrics) Applied(c *config.Config, now time.Time) {
-	m.ConfigApplied.Set(float64(now.UnixNano()) / 1e9)
+	m.configApplied.Set(float64(now.UnixNano()) / 1e9)
 	m.poolSize.Reset()
 	m.poolUsed.Reset()
 	for _, a := range c.Addresses {

@@ -21,26 +21,26 @@ const (
 	prefAll     = 102
 )
 
-// ClientTable is the routing table that leads into the tunnel of a pod that
+// clientTable is the routing table that leads into the tunnel of a pod that
 // joins a gateway. The device's own datagrams, which have its number as mark,
 // skip it.
-const ClientTable = wireguard.FirewallMark
+const clientTable = wireguard.FirewallMark
 
 // ClientRules returns the rules of a pod with these addresses. Everything goes
-// by ClientTable, but for the bypass networks, and for what is marked as an
+// by clientTable, but for the bypass networks, and for what is marked as an
 // answer to something that came in from outside. No rule says that a destination
 // is unreachable: while there is no tunnel, answers need the main table until
 // they have their mark. What must not leave then, the lockdown stops.
 func ClientRules(pod []netip.Addr, bypass []netip.Prefix) []Rule {
 	var rules []Rule
 	for _, ipv6 := range families(pod) {
-		rules = append(rules, Rule{Preference: prefAnswers, IPv6: ipv6, Mark: wireguard.TunnelMark, Table: ClientTable})
+		rules = append(rules, Rule{Preference: prefAnswers, IPv6: ipv6, Mark: wireguard.TunnelMark, Table: clientTable})
 		for _, p := range bypass {
 			if p.Addr().Is6() == ipv6 {
 				rules = append(rules, Rule{Preference: prefBypass, IPv6: ipv6, Destination: p, Table: unix.RT_TABLE_MAIN})
 			}
 		}
-		rules = append(rules, Rule{Preference: prefAll, IPv6: ipv6, Mark: wireguard.FirewallMark, Unmarked: true, Table: ClientTable})
+		rules = append(rules, Rule{Preference: prefAll, IPv6: ipv6, Mark: wireguard.FirewallMark, Unmarked: true, Table: clientTable})
 	}
 	return rules
 }
@@ -57,7 +57,7 @@ func families(addresses []netip.Addr) []bool {
 	return out
 }
 
-// EnsureClientRoutes routes all of ClientTable into the device, which needs no
+// EnsureClientRoutes routes all of clientTable into the device, which needs no
 // address of its own: each family leaves with the pod's. It returns whether it
 // had to change anything.
 func EnsureClientRoutes(device string, pod []netip.Addr) (bool, error) {
@@ -68,7 +68,7 @@ func EnsureClientRoutes(device string, pod []netip.Addr) (bool, error) {
 	changed := false
 	for _, source := range pod {
 		family := familyOf(source)
-		routes, err := listRoutes(family, &netlink.Route{Table: ClientTable}, netlink.RT_FILTER_TABLE)
+		routes, err := listRoutes(family, &netlink.Route{Table: clientTable}, netlink.RT_FILTER_TABLE)
 		if err != nil {
 			return changed, err
 		}
@@ -79,7 +79,7 @@ func EnsureClientRoutes(device string, pod []netip.Addr) (bool, error) {
 		}
 		r := &netlink.Route{
 			LinkIndex: link.Attrs().Index, Dst: ipnet.From(everything(family)), Src: source.AsSlice(),
-			Table: ClientTable, Protocol: protocol, Family: family,
+			Table: clientTable, Protocol: protocol, Family: family,
 		}
 		if err := netlink.RouteReplace(r); err != nil {
 			return changed, fmt.Errorf("cannot route everything to %s: %w", device, err)

@@ -31,8 +31,8 @@ const (
 type Tunnel struct {
 	// Index is that of the tunnel's device, and 0 while nothing leads into it.
 	Index int
-	// MainIPv4 and MainIPv6 tell that it is the main table that leads into it.
-	MainIPv4, MainIPv6 bool
+	// mainIPv4 and mainIPv6 tell that it is the main table that leads into it.
+	mainIPv4, mainIPv6 bool
 
 	// networks are those of the device's addresses, where no table of gluetun's
 	// leads into it.
@@ -58,9 +58,9 @@ func (t Tunnel) Clash(own []netip.Prefix) netip.Prefix {
 // main tells whether the main table leads a family into the tunnel.
 func (t Tunnel) main(ipv6 bool) bool {
 	if ipv6 {
-		return t.MainIPv6
+		return t.mainIPv6
 	}
-	return t.MainIPv4
+	return t.mainIPv4
 }
 
 // FindTunnel looks which way gluetun leads into the device. One that is not up
@@ -86,9 +86,9 @@ func FindTunnel(device string) (Tunnel, error) {
 		}
 		t.Index = index
 		if r.Family == netlink.FAMILY_V6 {
-			t.MainIPv6 = true
+			t.mainIPv6 = true
 		} else {
-			t.MainIPv4 = true
+			t.mainIPv4 = true
 		}
 	}
 	all, err := addresses(link)

@@ -105,7 +105,7 @@ func TestTunnel(t *testing.T) {
 			forward(t, "wg0")
 			for range 2 {
 				got := ensureTunnel(t)
-				if (got.Index != 0) != tc.found || got.MainIPv4 != tc.main4 || got.MainIPv6 != tc.main6 {
+				if (got.Index != 0) != tc.found || got.mainIPv4 != tc.main4 || got.mainIPv6 != tc.main6 {
 					t.Errorf("%s: found %+v", tc.reason, got)
 				}
 			}
