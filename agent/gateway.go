@@ -19,9 +19,9 @@ import (
 const (
 	onceTimeout = 10 * time.Second
 
-	// minPoll is how often the device is looked at, at the most. It bounds how
-	// old the endpoints are that a restart finds. Where looking takes long, it
-	// is done less often: pollShare times as long passes in between.
+	// minPoll is the shortest time between two looks at the device, and bounds
+	// the age of the endpoints that a restart finds. After a long look, pollShare
+	// times as long passes before the next.
 	minPoll   = time.Second
 	pollShare = 50
 
@@ -272,9 +272,10 @@ func (g *gateway) again(now time.Time) {
 	g.next.retry = now.Add(g.retry)
 }
 
-// see takes what was seen of gluetun's tunnel. A device that is new is not
-// forwarded from yet, and the sync that the network's events bring is yet to
-// come. The gateway is not ready before it is done.
+// see takes what was seen of gluetun's tunnel. A new device brings a sync at
+// once: until then IPv4 that comes in by it is not forwarded, and the gateway
+// must not say that it is ready. The sync that the network's events bring may
+// be yet to come.
 func (g *gateway) see(ctx context.Context, s tunnel.Seen) {
 	if s.Equal(g.seen) {
 		return

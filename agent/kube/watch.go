@@ -68,8 +68,7 @@ func Watch(ctx context.Context, client rest.Interface, resource string, name Nam
 	}
 }
 
-// spread returns a random time up to a limit. Nobody has to be unable to guess
-// it.
+// spread returns a random time up to a limit. It may be easy to guess.
 func spread(limit time.Duration) time.Duration {
 	return rand.N(limit) //nolint:gosec // It is no secret.
 }

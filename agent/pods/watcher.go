@@ -35,10 +35,10 @@ type namespace struct {
 }
 
 // NewWatcher returns a watcher of nothing. Without client it never knows more
-// pods than those that are restored: they were served before a restart, and
-// count until the API has said what there is now. Were they cut off meanwhile,
-// an API that cannot be reached would cut off who has nothing to do with it.
-// Nobody else can take their place: their keys are their own.
+// pods than those that are restored. These were served before a restart, and
+// count until the API has said which pods there are now: an API that cannot be
+// reached must cut off no pod. Nobody else can take their place, since each has
+// a key of its own.
 func NewWatcher(client rest.Interface, restored []Pod, log *slog.Logger) *Watcher {
 	return &Watcher{
 		client: client, log: log, changed: make(chan struct{}, 1),

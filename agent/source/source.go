@@ -94,7 +94,7 @@ type selector struct {
 
 	// live tells that the API can be reached and has the Secret.
 	live bool
-	// lost is when the API could no longer be reached.
+	// lost is why the API cannot be reached, empty while it can.
 	lost string
 	// held is what the file had to say while the API was live.
 	held *Update
