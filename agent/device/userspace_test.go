@@ -16,7 +16,6 @@ import (
 	wgdevice "golang.zx2c4.com/wireguard/device"
 	"golang.zx2c4.com/wireguard/ipc"
 	"golang.zx2c4.com/wireguard/tun/tuntest"
-	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
 
 	"github.com/wireguardgateway/function-wireguard-gateway/agent/config"
 	"github.com/wireguardgateway/function-wireguard-gateway/test/netns"
@@ -71,7 +70,7 @@ func TestRevokeAfterFailure(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			f := &fake{peers: map[wgtypes.Key]*wgtypes.Peer{}}
+			f := newFake()
 			p := start(t, f, filepath.Join(t.TempDir(), "endpoints.json"))
 			p.user = inMemory(t)
 			p.mustSync(one(""))
