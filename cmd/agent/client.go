@@ -5,7 +5,7 @@ import (
 	"log/slog"
 	"os"
 
-	"github.com/wireguardgateway/function-wireguard-gateway/agent/client"
+	"github.com/wireguardgateway/function-wireguard-gateway/agent/sidecar"
 )
 
 type clientCommand struct {
@@ -18,5 +18,5 @@ func (c *clientCommand) Help() string {
 }
 
 func (c *clientCommand) Run(ctx context.Context, log *slog.Logger) error {
-	return client.Run(ctx, client.Options{EnrolmentFile: c.Enrolment, Listen: c.Listen, Environment: os.Getenv}, log)
+	return sidecar.Run(ctx, sidecar.Options{EnrolmentFile: c.Enrolment, Listen: c.Listen, Environment: os.Getenv}, log)
 }

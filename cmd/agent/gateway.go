@@ -4,7 +4,7 @@ import (
 	"context"
 	"log/slog"
 
-	"github.com/wireguardgateway/function-wireguard-gateway/agent"
+	"github.com/wireguardgateway/function-wireguard-gateway/agent/gateway"
 	"github.com/wireguardgateway/function-wireguard-gateway/agent/kube"
 	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
 )
@@ -18,7 +18,7 @@ type gatewayCommand struct {
 }
 
 func (c *gatewayCommand) Run(ctx context.Context, log *slog.Logger) error {
-	return agent.Run(ctx, agent.Options{
+	return gateway.Run(ctx, gateway.Options{
 		ConfigFile: c.Config, Secret: c.Secret, Status: c.Status,
 		Listen: c.Listen, StateDir: wireguard.StateDir, Once: c.Once,
 	}, log)
@@ -27,5 +27,5 @@ func (c *gatewayCommand) Run(ctx context.Context, log *slog.Logger) error {
 type removeCommand struct{}
 
 func (c *removeCommand) Run() error {
-	return agent.Remove()
+	return gateway.Remove()
 }

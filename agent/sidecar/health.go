@@ -1,4 +1,4 @@
-package client
+package sidecar
 
 import (
 	"fmt"
@@ -66,31 +66,31 @@ func (h *health) answer(w http.ResponseWriter, ok bool) {
 }
 
 // tell passes on what is known now.
-func (c *client) tell() {
+func (s *sidecar) tell() {
 	var reasons, warnings []string
 	now := time.Now()
 	switch {
-	case c.enrolment == nil && c.rejected != "":
-		reasons = append(reasons, "no enrolment could be used yet: "+c.rejected)
-	case c.enrolment == nil:
+	case s.enrolment == nil && s.rejected != "":
+		reasons = append(reasons, "no enrolment could be used yet: "+s.rejected)
+	case s.enrolment == nil:
 		reasons = append(reasons, "no enrolment has been read yet")
-	case c.failure != "":
-		reasons = append(reasons, c.failure)
-	case c.tunnel.up:
-	case len(c.addresses) == 0 && c.unresolved != "":
-		reasons = append(reasons, c.unresolved)
-	case len(c.addresses) == 0:
-		reasons = append(reasons, fmt.Sprintf("the gateway's name %s is being looked up", c.enrolment.host))
-	case c.tunnel.last.handshake.IsZero():
-		reasons = append(reasons, fmt.Sprintf("the gateway %s has not answered a handshake at %s yet", c.enrolment.Gateway, c.enrolment.Endpoint))
+	case s.failure != "":
+		reasons = append(reasons, s.failure)
+	case s.tunnel.up:
+	case len(s.addresses) == 0 && s.unresolved != "":
+		reasons = append(reasons, s.unresolved)
+	case len(s.addresses) == 0:
+		reasons = append(reasons, fmt.Sprintf("the gateway's name %s is being looked up", s.enrolment.host))
+	case s.tunnel.last.handshake.IsZero():
+		reasons = append(reasons, fmt.Sprintf("the gateway %s has not answered a handshake at %s yet", s.enrolment.Gateway, s.enrolment.Endpoint))
 	default:
-		reasons = append(reasons, fmt.Sprintf("the gateway %s has answered a handshake, but nothing comes back through the tunnel", c.enrolment.Gateway))
+		reasons = append(reasons, fmt.Sprintf("the gateway %s has answered a handshake, but nothing comes back through the tunnel", s.enrolment.Gateway))
 	}
-	if len(reasons) > 0 && !c.tunnel.replied.IsZero() {
-		reasons = append(reasons, fmt.Sprintf("the last packet came through the tunnel %s ago", now.Sub(c.tunnel.replied).Round(time.Second)))
+	if len(reasons) > 0 && !s.tunnel.replied.IsZero() {
+		reasons = append(reasons, fmt.Sprintf("the last packet came through the tunnel %s ago", now.Sub(s.tunnel.replied).Round(time.Second)))
 	}
-	if c.enrolment != nil && c.rejected != "" {
-		warnings = append(warnings, "the last good enrolment is in force: "+c.rejected)
+	if s.enrolment != nil && s.rejected != "" {
+		warnings = append(warnings, "the last good enrolment is in force: "+s.rejected)
 	}
-	c.health.set(reasons, warnings)
+	s.health.set(reasons, warnings)
 }

@@ -1,4 +1,4 @@
-package client
+package sidecar
 
 import (
 	"context"
@@ -201,20 +201,20 @@ func TestFailingSync(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	c := &client{
+	s := &sidecar{
 		log: log, health: newHealth(), enrolment: &enrolment{Enrolment: good()}, device: d,
 		pod: pod{uid: "1", addresses: []netip.Addr{netip.MustParseAddr("10.244.1.5")}},
 	}
-	defer c.firewall.Close()
+	defer s.firewall.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
-	if err := c.run(ctx, nil, nil, nil); err != nil {
+	if err := s.run(ctx, nil, nil, nil); err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(c.failure, "belongs to somebody else") {
-		t.Fatalf("it fails for another reason: %q", c.failure)
+	if !strings.Contains(s.failure, "belongs to somebody else") {
+		t.Fatalf("it fails for another reason: %q", s.failure)
 	}
-	if n := c.retry.failures; n < 2 || n > 8 {
+	if n := s.retry.failures; n < 2 || n > 8 {
 		t.Errorf("it has failed %d times in 2 seconds, want 2 to 8", n)
 	}
 	// What failed was the enrolment before.
@@ -224,18 +224,18 @@ func TestFailingSync(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !c.take(source.Update{Data: b}) || c.retry.failures != 0 {
-		t.Errorf("a new enrolment has failed %d times before its first try", c.retry.failures)
+	if !s.take(source.Update{Data: b}) || s.retry.failures != 0 {
+		t.Errorf("a new enrolment has failed %d times before its first try", s.retry.failures)
 	}
 }
 
 // What somebody else does to the device is noticed.
 func TestIsPeer(t *testing.T) {
 	e := &enrolment{Enrolment: good()}
-	c := &client{enrolment: e, pod: pod{uid: "1", addresses: []netip.Addr{netip.MustParseAddr("10.244.1.5"), netip.MustParseAddr("2001:db8::5")}}}
+	s := &sidecar{enrolment: e, pod: pod{uid: "1", addresses: []netip.Addr{netip.MustParseAddr("10.244.1.5"), netip.MustParseAddr("2001:db8::5")}}}
 	peer := func() wgtypes.Peer {
 		return wgtypes.Peer{
-			PublicKey: e.GatewayPublicKey.Key, PersistentKeepaliveInterval: 25 * time.Second, AllowedIPs: ipnet.List(c.pod.all()),
+			PublicKey: e.GatewayPublicKey.Key, PersistentKeepaliveInterval: 25 * time.Second, AllowedIPs: ipnet.List(s.pod.all()),
 			Endpoint: &net.UDPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 1},
 		}
 	}
@@ -257,7 +257,7 @@ func TestIsPeer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := &wgtypes.Device{Peers: []wgtypes.Peer{peer()}}
 			tc.change(d)
-			if got := c.isPeer(d); got != tc.want {
+			if got := s.isPeer(d); got != tc.want {
 				t.Errorf("%s: want %t, got %t", tc.reason, tc.want, got)
 			}
 		})

@@ -1,4 +1,4 @@
-package client
+package sidecar
 
 import (
 	"fmt"
@@ -15,57 +15,57 @@ import (
 )
 
 // deviceConfig is what the device itself needs to know.
-func (c *client) deviceConfig() *config.Config {
+func (s *sidecar) deviceConfig() *config.Config {
 	return &config.Config{GatewayConfig: wireguard.GatewayConfig{
-		PrivateKey:     wireguard.PodKey(c.enrolment.ClassKey, c.pod.uid),
+		PrivateKey:     wireguard.PodKey(s.enrolment.ClassKey, s.pod.uid),
 		ListenPort:     wireguard.ClientPort,
-		Implementation: c.enrolment.Implementation,
+		Implementation: s.enrolment.Implementation,
 	}}
 }
 
 // renew makes the gateway the device's only peer, as a new one: whatever
 // session there was is gone, and a handshake starts at once, with the Service's
 // address, wherever the gateway was seen last.
-func (c *client) renew(now time.Time) error {
-	address := c.addresses[c.tunnel.attempts%len(c.addresses)]
-	key, keepalive := c.enrolment.GatewayPublicKey.Key, c.enrolment.keepalive()
-	err := c.wireguard.ConfigureDevice(wireguard.ClientDevice, wgtypes.Config{ReplacePeers: true, Peers: []wgtypes.PeerConfig{{
+func (s *sidecar) renew(now time.Time) error {
+	address := s.addresses[s.tunnel.attempts%len(s.addresses)]
+	key, keepalive := s.enrolment.GatewayPublicKey.Key, s.enrolment.keepalive()
+	err := s.wireguard.ConfigureDevice(wireguard.ClientDevice, wgtypes.Config{ReplacePeers: true, Peers: []wgtypes.PeerConfig{{
 		PublicKey:                   key,
-		Endpoint:                    net.UDPAddrFromAddrPort(netip.AddrPortFrom(address, c.enrolment.port)),
+		Endpoint:                    net.UDPAddrFromAddrPort(netip.AddrPortFrom(address, s.enrolment.port)),
 		PersistentKeepaliveInterval: &keepalive,
 		ReplaceAllowedIPs:           true,
-		AllowedIPs:                  ipnet.List(c.pod.all()),
+		AllowedIPs:                  ipnet.List(s.pod.all()),
 	}}})
 	if err != nil {
 		return fmt.Errorf("cannot set the gateway as peer: %w", err)
 	}
-	c.health.renewed()
-	c.tunnel.renewed(now)
+	s.health.renewed()
+	s.tunnel.renewed(now)
 	return nil
 }
 
 // isPeer tells whether the device has the gateway as its only peer, as renew
 // makes it. Its endpoint may be another by now.
-func (c *client) isPeer(d *wgtypes.Device) bool {
+func (s *sidecar) isPeer(d *wgtypes.Device) bool {
 	if len(d.Peers) != 1 {
 		return false
 	}
 	p := d.Peers[0]
-	return p.PublicKey == c.enrolment.GatewayPublicKey.Key && p.PersistentKeepaliveInterval == c.enrolment.keepalive() &&
-		p.PresharedKey == wgtypes.Key{} && sameNets(p.AllowedIPs, c.pod.all())
+	return p.PublicKey == s.enrolment.GatewayPublicKey.Key && p.PersistentKeepaliveInterval == s.enrolment.keepalive() &&
+		p.PresharedKey == wgtypes.Key{} && sameNets(p.AllowedIPs, s.pod.all())
 }
 
 // isDevice tells whether the device is as it was configured.
-func (c *client) isDevice(d *wgtypes.Device) bool {
-	want := c.deviceConfig()
+func (s *sidecar) isDevice(d *wgtypes.Device) bool {
+	want := s.deviceConfig()
 	return d.PrivateKey == want.PrivateKey.Key && d.ListenPort == want.ListenPort && d.FirewallMark == wireguard.FirewallMark
 }
 
 // configure repeats what the device was configured to be.
-func (c *client) configure() error {
-	want := c.deviceConfig()
+func (s *sidecar) configure() error {
+	want := s.deviceConfig()
 	port, mark := want.ListenPort, wireguard.FirewallMark
-	err := c.wireguard.ConfigureDevice(wireguard.ClientDevice, wgtypes.Config{PrivateKey: &want.PrivateKey.Key, ListenPort: &port, FirewallMark: &mark})
+	err := s.wireguard.ConfigureDevice(wireguard.ClientDevice, wgtypes.Config{PrivateKey: &want.PrivateKey.Key, ListenPort: &port, FirewallMark: &mark})
 	if err != nil {
 		return fmt.Errorf("cannot configure device %s: %w", wireguard.ClientDevice, err)
 	}

@@ -1,7 +1,7 @@
-// Package client is the sidecar that joins a pod to its gateway. It locks the
-// pod down before anything else, brings up the tunnel, and keeps both as they
-// have to be. What it leaves behind when it ends is the lockdown.
-package client
+// Package sidecar joins the pod that it runs in to its gateway. It locks the pod
+// down before anything else, brings up the tunnel, and keeps both as they have to
+// be. What it leaves behind when it ends is the lockdown.
+package sidecar
 
 import (
 	"context"
@@ -42,21 +42,21 @@ func Run(ctx context.Context, o Options, log *slog.Logger) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 
-	c := &client{log: log, health: newHealth(), guard: newGuard()}
-	defer c.firewall.Close()
+	s := &sidecar{log: log, health: newHealth(), guard: newGuard()}
+	defer s.firewall.Close()
 	// Whatever goes wrong from here on, nothing leaves. One that an earlier
 	// sidecar has left is replaced without a gap.
 	if b, err := os.ReadFile(o.EnrolmentFile); err == nil {
 		if e, err := parseEnrolment(b); err == nil {
-			c.enrolment = e
+			s.enrolment = e
 		}
 	}
 	pod, unknown := readPod(o.Environment)
-	c.pod = pod
-	adopted, err := c.firewall.Exists(wireguard.LockdownTable)
+	s.pod = pod
+	adopted, err := s.firewall.Exists(wireguard.LockdownTable)
 	if err == nil {
-		c.noInbound = !adopted
-		err = c.lock()
+		s.noInbound = !adopted
+		err = s.lock()
 	}
 	if err == nil {
 		err = unknown
@@ -67,21 +67,21 @@ func Run(ctx context.Context, o Options, log *slog.Logger) error {
 	log.Info("locked down", "pod", pod.uid, "addresses", pod.addresses, "node", pod.node)
 	limitMemory(o.Environment)
 
-	c.device, err = device.Open(wireguard.ClientDevice, "", log)
+	s.device, err = device.Open(wireguard.ClientDevice, "", log)
 	if err != nil {
 		return err
 	}
-	defer c.device.Close()
-	c.wireguard, err = wgctrl.New()
+	defer s.device.Close()
+	s.wireguard, err = wgctrl.New()
 	if err != nil {
 		return fmt.Errorf("cannot talk to WireGuard: %w", err)
 	}
-	defer func() { _ = c.wireguard.Close() }()
+	defer func() { _ = s.wireguard.Close() }()
 	registry := prometheus.NewRegistry()
-	if err := registry.Register(c.health); err != nil {
+	if err := registry.Register(s.health); err != nil {
 		return fmt.Errorf("cannot register metrics: %w", err)
 	}
-	web, err := server.Start(ctx, o.Listen, c.health.probes(), registry, log)
+	web, err := server.Start(ctx, o.Listen, s.health.probes(), registry, log)
 	if err != nil {
 		return err
 	}
@@ -95,7 +95,7 @@ func Run(ctx context.Context, o Options, log *slog.Logger) error {
 		return err
 	}
 	updates := source.Watch(ctx, source.Options{File: o.EnrolmentFile}, log)
-	return c.run(ctx, updates, network, tables)
+	return s.run(ctx, updates, network, tables)
 }
 
 // newGuard returns a mark that nobody can know.

@@ -1,7 +1,7 @@
-// Package agent is the gateway's data plane: it reads the configuration that
+// Package gateway is the gateway's data plane: it reads the configuration that
 // the function writes, and keeps device, routes, forwarding and firewall at
 // what it says.
-package agent
+package gateway
 
 import (
 	"context"

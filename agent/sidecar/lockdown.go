@@ -1,4 +1,4 @@
-package client
+package sidecar
 
 import (
 	"errors"
@@ -18,8 +18,8 @@ const forgetAfter = time.Second
 
 // lock makes the lockdown what it has to be. Before there is an enrolment it
 // lets nothing out.
-func (c *client) lock() error {
-	l := firewall.Lockdown{Guard: c.guard, NoInbound: c.noInbound}
+func (s *sidecar) lock() error {
+	l := firewall.Lockdown{Guard: s.guard, NoInbound: s.noInbound}
 	_, top, err := route.Interfaces()
 	if err != nil {
 		return err
@@ -28,14 +28,14 @@ func (c *client) lock() error {
 	// Without nameservers nothing is let out to any.
 	servers, unread := nameservers(resolvConf)
 	l.Nameservers = servers
-	if e := c.enrolment; e != nil {
-		l.GatewayPort, l.Bypass = e.port, c.bypass()
+	if e := s.enrolment; e != nil {
+		l.GatewayPort, l.Bypass = e.port, s.bypass()
 	}
-	_, err = c.firewall.Ensure(firewall.RenderLockdown(l))
+	_, err = s.firewall.Ensure(firewall.RenderLockdown(l))
 	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EAFNOSUPPORT) {
-		c.log.Warn("this kernel cannot guard interfaces: a process with CAP_NET_RAW can send frames around the tunnel")
-		c.guard, l.Guard = 0, 0
-		_, err = c.firewall.Ensure(firewall.RenderLockdown(l))
+		s.log.Warn("this kernel cannot guard interfaces: a process with CAP_NET_RAW can send frames around the tunnel")
+		s.guard, l.Guard = 0, 0
+		_, err = s.firewall.Ensure(firewall.RenderLockdown(l))
 	}
 	if err != nil {
 		return err
@@ -45,9 +45,9 @@ func (c *client) lock() error {
 
 // bypass returns the networks that the pod reaches directly. A family that the
 // pod has no address of has no way out at all.
-func (c *client) bypass() []netip.Prefix {
-	return slices.DeleteFunc(slices.Clone(c.enrolment.BypassCIDRs), func(p netip.Prefix) bool {
-		return !c.pod.has(p.Addr())
+func (s *sidecar) bypass() []netip.Prefix {
+	return slices.DeleteFunc(slices.Clone(s.enrolment.BypassCIDRs), func(p netip.Prefix) bool {
+		return !s.pod.has(p.Addr())
 	})
 }
 
@@ -55,37 +55,37 @@ func (c *client) bypass() []netip.Prefix {
 // before there was a lockdown may be taken for one from outside, if its answer
 // is seen first, and would be let out from then on. Those that are from outside
 // are known again with their next packet.
-func (c *client) forget() {
-	if err := route.Forget(c.pod.addresses); err != nil {
-		c.log.Warn("cannot forget connections from before the lockdown", "error", err)
+func (s *sidecar) forget() {
+	if err := route.Forget(s.pod.addresses); err != nil {
+		s.log.Warn("cannot forget connections from before the lockdown", "error", err)
 	}
 }
 
 // allowInbound has connections from outside answered from now on, if it is time.
 // A pod that had no lockdown answers none until the tunnel is up, before which
 // its containers do not start. By then nothing is on its way any more.
-func (c *client) allowInbound() {
-	if c.noInbound && c.tunnel.up {
-		c.noInbound = false
-		c.forget()
-		c.sync()
+func (s *sidecar) allowInbound() {
+	if s.noInbound && s.tunnel.up {
+		s.noInbound = false
+		s.forget()
+		s.sync()
 	}
 }
 
 // check notices whether somebody else has changed the lockdown, and puts it
 // right.
-func (c *client) check() {
-	intact, err := c.firewall.Check()
+func (s *sidecar) check() {
+	intact, err := s.firewall.Check()
 	switch {
 	case err != nil:
-		c.log.Warn("cannot check the lockdown", "error", err)
+		s.log.Warn("cannot check the lockdown", "error", err)
 	case !intact:
-		c.log.Warn("somebody else has changed the lockdown")
-		c.sync()
-		c.forget()
-		c.forgetAgain = time.Now().Add(forgetAfter)
+		s.log.Warn("somebody else has changed the lockdown")
+		s.sync()
+		s.forget()
+		s.forgetAgain = time.Now().Add(forgetAfter)
 	}
-	if n, err := c.firewall.Count(firewall.DroppedCounter); err == nil {
-		c.health.drops(n)
+	if n, err := s.firewall.Count(firewall.DroppedCounter); err == nil {
+		s.health.drops(n)
 	}
 }

@@ -1,4 +1,4 @@
-package client
+package sidecar
 
 import (
 	"context"
@@ -38,9 +38,9 @@ const (
 	unreadableTime = 5 * time.Second
 )
 
-// client is the sidecar's state. One goroutine runs it, so that nothing here
+// sidecar is the process's state. One goroutine runs it, so that nothing here
 // needs a lock, and no two changes ever meet.
-type client struct {
+type sidecar struct {
 	log       *slog.Logger
 	pod       pod
 	firewall  firewall.Firewall
@@ -72,7 +72,7 @@ type client struct {
 
 // run follows enrolment, network and tunnel until the context ends.
 // It returns an error where only a new process helps.
-func (c *client) run(ctx context.Context, updates <-chan source.Update, network, tables <-chan struct{}) error {
+func (s *sidecar) run(ctx context.Context, updates <-chan source.Update, network, tables <-chan struct{}) error {
 	resolved := make(chan resolution, 1)
 	due := time.NewTimer(0) // of a sync
 	next := time.Now()      // when it is due
@@ -81,7 +81,7 @@ func (c *client) run(ctx context.Context, updates <-chan source.Update, network,
 	defer tick.Stop()
 	last := time.Time{}
 	for {
-		c.health.Alive(time.Now())
+		s.health.Alive(time.Now())
 		select {
 		case <-ctx.Done():
 			return nil
@@ -90,38 +90,38 @@ func (c *client) run(ctx context.Context, updates <-chan source.Update, network,
 				updates = nil
 				continue
 			}
-			if c.take(u) {
-				c.sync()
-				c.watch(ctx, resolved)
+			if s.take(u) {
+				s.sync()
+				s.watch(ctx, resolved)
 			}
 		case <-network:
 			next = soon(time.Now(), next, last)
 			due.Reset(time.Until(next))
 		case <-tables:
-			c.check()
+			s.check()
 		case last = <-due.C:
-			c.sync()
+			s.sync()
 			next = time.Now().Add(syncInterval)
 			due.Reset(syncInterval)
 		case r := <-resolved:
-			c.learn(r)
-			c.watch(ctx, resolved)
+			s.learn(r)
+			s.watch(ctx, resolved)
 		case now := <-tick.C:
-			c.check()
-			if !c.forgetAgain.IsZero() && now.After(c.forgetAgain) {
-				c.forget()
-				c.forgetAgain = time.Time{}
+			s.check()
+			if !s.forgetAgain.IsZero() && now.After(s.forgetAgain) {
+				s.forget()
+				s.forgetAgain = time.Time{}
 			}
-			c.watch(ctx, resolved)
-			if c.tunnel.up {
+			s.watch(ctx, resolved)
+			if s.tunnel.up {
 				tick.Reset(slowTick)
 			} else {
-				tick.Reset(pause(max(c.tunnel.attempts, c.retry.failures)) / looks)
+				tick.Reset(pause(max(s.tunnel.attempts, s.retry.failures)) / looks)
 			}
 		}
-		c.allowInbound()
-		c.tell()
-		if !c.unreadableSince.IsZero() && time.Since(c.unreadableSince) > unreadableTime {
+		s.allowInbound()
+		s.tell()
+		if !s.unreadableSince.IsZero() && time.Since(s.unreadableSince) > unreadableTime {
 			return fmt.Errorf("cannot look at %s for %s", wireguard.ClientDevice, unreadableTime)
 		}
 	}
@@ -141,72 +141,72 @@ func soon(now, due, last time.Time) time.Time {
 }
 
 // take reads an update. It returns false where the enrolment in force stays.
-func (c *client) take(u source.Update) bool {
+func (s *sidecar) take(u source.Update) bool {
 	err := u.Err
 	if err == nil {
 		var e *enrolment
 		if e, err = parseEnrolment(u.Data); err == nil {
-			if c.enrolment == nil || c.enrolment.host != e.host {
-				c.addresses, c.lookedUp, c.unresolved = nil, time.Time{}, ""
+			if s.enrolment == nil || s.enrolment.host != e.host {
+				s.addresses, s.lookedUp, s.unresolved = nil, time.Time{}, ""
 			}
-			if c.enrolment != nil && (c.enrolment.Endpoint != e.Endpoint || c.enrolment.ClassKey != e.ClassKey) {
-				c.outdated = true
+			if s.enrolment != nil && (s.enrolment.Endpoint != e.Endpoint || s.enrolment.ClassKey != e.ClassKey) {
+				s.outdated = true
 			}
-			c.enrolment, c.rejected, c.retry = e, "", backoff{}
-			c.log.Info("read enrolment", "from", u.Origin, "hash", e.hash, "gateway", e.Gateway, "endpoint", e.Endpoint)
+			s.enrolment, s.rejected, s.retry = e, "", backoff{}
+			s.log.Info("read enrolment", "from", u.Origin, "hash", e.hash, "gateway", e.Gateway, "endpoint", e.Endpoint)
 			return true
 		}
 	}
-	if reason := err.Error(); reason != c.rejected {
-		c.rejected = reason
-		c.log.Error("cannot take enrolment, the last good one stays in force", "from", u.Origin, "error", err)
+	if reason := err.Error(); reason != s.rejected {
+		s.rejected = reason
+		s.log.Error("cannot take enrolment, the last good one stays in force", "from", u.Origin, "error", err)
 	}
 	return false
 }
 
 // sync makes everything what the enrolment says. Where nothing has changed it
 // reads much and writes nothing.
-func (c *client) sync() {
-	err := c.apply()
+func (s *sidecar) sync() {
+	err := s.apply()
 	if err != nil {
-		c.retry.failed(time.Now())
-		if c.failure != err.Error() {
-			c.failure = err.Error()
-			c.log.Error("cannot bring up the tunnel", "error", err)
+		s.retry.failed(time.Now())
+		if s.failure != err.Error() {
+			s.failure = err.Error()
+			s.log.Error("cannot bring up the tunnel", "error", err)
 		}
 		return
 	}
-	if c.enrolment != nil && (c.failure != "" || c.applied != c.enrolment.hash) {
-		c.applied = c.enrolment.hash
-		c.log.Info("applied enrolment", "hash", c.applied)
+	if s.enrolment != nil && (s.failure != "" || s.applied != s.enrolment.hash) {
+		s.applied = s.enrolment.hash
+		s.log.Info("applied enrolment", "hash", s.applied)
 	}
-	c.failure, c.retry = "", backoff{}
+	s.failure, s.retry = "", backoff{}
 }
 
 // apply is one sync from top to bottom. The lockdown comes first, and the
 // device comes up last.
-func (c *client) apply() error {
-	if err := c.lock(); err != nil {
+func (s *sidecar) apply() error {
+	if err := s.lock(); err != nil {
 		return err
 	}
-	e := c.enrolment
+	e := s.enrolment
 	if e == nil {
 		return nil
 	}
-	if err := route.EnsureRules(route.ClientRules(c.pod.addresses, c.bypass())); err != nil {
+	if err := route.EnsureRules(route.ClientRules(s.pod.addresses, s.bypass())); err != nil {
 		return err
 	}
 	uplink, err := route.FindUplink(wireguard.ClientDevice)
 	if err != nil {
 		return err
 	}
-	if err := c.device.Ensure(c.deviceConfig(), uplink.DeviceMTU(e.MTU, c.pod.hasIPv6())); err != nil {
+	if err := s.device.Ensure(s.deviceConfig(), uplink.DeviceMTU(e.MTU, s.pod.hasIPv6())); err != nil {
 		return err
 	}
 	if err := route.EnsureUnnumbered(wireguard.ClientDevice); err != nil {
 		return err
 	}
-	if err := c.device.Up(); err != nil {
+	if err := s.device.Up(); err != nil {
 		return err
 	}
 	interfaces, _, err := route.Interfaces()
@@ -218,6 +218,6 @@ func (c *client) apply() error {
 			return err
 		}
 	}
-	_, err = route.EnsureClientRoutes(wireguard.ClientDevice, c.pod.addresses)
+	_, err = route.EnsureClientRoutes(wireguard.ClientDevice, s.pod.addresses)
 	return err
 }
