@@ -9,11 +9,11 @@ import (
 	"maps"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"slices"
 
 	"github.com/wireguardgateway/function-wireguard-gateway/agent/config"
 	"github.com/wireguardgateway/function-wireguard-gateway/agent/route"
+	"github.com/wireguardgateway/function-wireguard-gateway/agent/statefile"
 )
 
 // byNetwork is what peers have by their networks. Where one network lies within
@@ -167,9 +167,8 @@ func (f *ownersFile) read() (map[netip.Prefix]string, error) {
 	return names, nil
 }
 
-// write replaces the file if the owners differ from those it wrote last. A crash
-// leaves the old file or the new one, never half of one. Where it cannot be
-// written, there is none: a wrong one is worse.
+// write replaces the file if the owners differ from those it wrote last. Where it
+// cannot be written, there is none: a wrong one is worse.
 func (f *ownersFile) write(names map[netip.Prefix]string) error {
 	if f.written != nil && maps.Equal(f.written, names) {
 		return nil
@@ -183,12 +182,7 @@ func (f *ownersFile) write(names map[netip.Prefix]string) error {
 	if err != nil {
 		return fmt.Errorf("cannot encode owners: %w", err)
 	}
-	temporary := filepath.Join(filepath.Dir(f.path), "."+filepath.Base(f.path))
-	err = os.WriteFile(temporary, b, 0o600)
-	if err == nil {
-		err = os.Rename(temporary, f.path)
-	}
-	if err != nil {
+	if err := statefile.Write(f.path, b); err != nil {
 		_ = os.Remove(f.path)
 		return fmt.Errorf("cannot write owners: %w", err)
 	}
