@@ -95,6 +95,9 @@ func TestRender(t *testing.T) {
 		"two-uplinks":  {"each family leaves by its own", func(*config.Config) {}, Network{IPv4: "eth0", IPv6: "net1"}},
 		"no-ipv6":      {"a family without default route leaves nowhere", func(*config.Config) {}, Network{IPv4: "eth0"}},
 		"no-uplink":    {"without any, all is dropped", func(*config.Config) {}, Network{}},
+		"cluster": {"on a node's network the cluster is behind other interfaces", func(c *config.Config) {
+			c.Egress.ClusterCIDRs = prefixes("10.42.0.0/16", "fd42::/48")
+		}, Network{IPv4: "eth0", IPv6: "eth0"}},
 		"peer-to-peer": {"peers may reach each other where it is asked for", func(c *config.Config) { c.PeerToPeer = true }, Network{IPv4: "eth0", IPv6: "eth0"}},
 		"gluetun": {"with gluetun peers leave by its tunnel only", func(c *config.Config) {
 			c.Egress.Mode = wireguard.EgressGluetun

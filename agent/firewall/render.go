@@ -210,6 +210,10 @@ func exitRules(c *config.Config, n Network) []rule {
 				rules = append(rules, match(family(f.v4), oif(dev), ret()))
 			}
 		}
+		// On a node's own network pods are behind other interfaces.
+		for _, p := range c.Egress.ClusterCIDRs {
+			rules = append(rules, match(daddr(p), ret()))
+		}
 	}
 	return append(rules, match(drop()))
 }
@@ -293,14 +297,19 @@ func markRules(n Network) []rule {
 }
 
 // masqueradeRules give what leaves to the outside the address of the interface
-// that it leaves by.
+// that it leaves by. Inside the tunnel everybody has their own.
 func masqueradeRules(c *config.Config, n Network) []rule {
-	var rules []rule
+	rules := []rule{match(oif(wireguard.Device), accept())}
 	for _, f := range families {
 		dev := n.device(f.v4)
 		if c.Egress.Mode == wireguard.EgressDirect {
 			if dev != "" {
 				rules = append(rules, match(saddrIn(f.inside, f.v4), oif(dev), masquerade()))
+			}
+			for _, p := range c.Egress.ClusterCIDRs {
+				if p.Addr().Is4() == f.v4 {
+					rules = append(rules, match(saddrIn(f.inside, f.v4), daddr(p), masquerade()))
+				}
 			}
 			continue
 		}
