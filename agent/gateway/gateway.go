@@ -108,7 +108,9 @@ func Run(ctx context.Context, o Options, log *slog.Logger) error {
 	}
 	tables, err := firewall.Watch(ctx)
 	if err != nil {
-		return err
+		// It is looked at now and then all the same. Without the privilege nothing else
+		// works either, which /readyz tells.
+		log.Warn("Cannot watch the firewall", "error", err)
 	}
 	updates := source.Watch(ctx, source.Options{File: o.ConfigFile, Secret: o.Secret, Client: client}, log)
 	go g.tunnel.Run(ctx)

@@ -163,8 +163,9 @@ func TestGluetunOpenVPNInPool(t *testing.T) {
 	around := w.watchAround()
 	c := w.client(1)
 	a := w.runAgent()
-	e.connect(c, "laptop")
 	a.refuses(t, "not up yet")
+	// Whom nobody answers tries again after five seconds only.
+	e.connect(c, "laptop")
 	if err := g.up(); err != nil {
 		t.Fatal(err)
 	}
