@@ -200,17 +200,23 @@ func (c *crowd) attachSettings(t *testing.T, namespace, name string, settings []
 	})})
 }
 
+// once runs the function.
+func (c *crowd) once(t *testing.T) *fnv1.RunFunctionResponse {
+	t.Helper()
+	req := c.request(t, respond(t, c.f, c.request(t, nil)).GetRequirements())
+	req.RequiredResources[requireSeed] = &fnv1.Resources{Items: []*fnv1.Resource{{Resource: toStruct(t, map[string]any{
+		"data": map[string]any{"seed": base64.StdEncoding.EncodeToString(crowdSeed[:])},
+	})}}}
+	req.RequiredResources[requireAttachments] = &fnv1.Resources{Items: c.attachments}
+	return respond(t, c.f, req)
+}
+
 // run runs the function, and again with what it returned, which must be the same.
 func (c *crowd) run(t *testing.T) *fnv1.RunFunctionResponse {
 	t.Helper()
 	var last *fnv1.RunFunctionResponse
 	for range 2 {
-		req := c.request(t, respond(t, c.f, c.request(t, nil)).GetRequirements())
-		req.RequiredResources[requireSeed] = &fnv1.Resources{Items: []*fnv1.Resource{{Resource: toStruct(t, map[string]any{
-			"data": map[string]any{"seed": base64.StdEncoding.EncodeToString(crowdSeed[:])},
-		})}}}
-		req.RequiredResources[requireAttachments] = &fnv1.Resources{Items: c.attachments}
-		rsp := respond(t, c.f, req)
+		rsp := c.once(t)
 		if message := fatalOf(rsp); message != "" {
 			t.Fatal(message)
 		}
@@ -323,41 +329,84 @@ func TestServedStayWithoutRoom(t *testing.T) {
 	check("with a newcomer")
 }
 
+// manyRules are rules that take much room, as far as the schema allows.
+func manyRules(n, ports int) string {
+	var ps, rules []string
+	for k := range ports {
+		ps = append(ps, fmt.Sprintf(`"%d-%d"`, 10000+k*100, 10050+k*100))
+	}
+	for i := range n {
+		rules = append(rules, fmt.Sprintf("{action: Accept, protocol: TCP, to: {cidr: 10.43.%d.0/24, ports: [%s]}}", i, strings.Join(ps, ",")))
+	}
+	return "access: [" + strings.Join(rules, ", ") + "]"
+}
+
+// withQRCodes is a gateway with so many inline peers, and limits for others.
+func withQRCodes(inline int, limits string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "peerCIDR: 10.0.0.0/8\nendpoint: {host: vpn.example.com}\nallowedPeerNamespaces: {from: All, limits: {%s}}\npeers:\n", limits)
+	for i := range inline {
+		fmt.Fprintf(&b, "- {name: %s-%04d, qrCode: true}\n", strings.Repeat("i", 34), i)
+	}
+	return b.String()
+}
+
 // TestGrowthStopsNobody: those that are served may ask for more, as long as
-// everything still fits. Else they are rejected, whoever of them it was, and
-// nobody else is.
+// everything still fits and leaves something to the gateway's owner. Else they are
+// rejected, whoever of them it was, and nobody else is.
 func TestGrowthStopsNobody(t *testing.T) {
-	for _, was := range []string{"addresses: []", "disabled: true"} {
-		t.Run(was, func(t *testing.T) {
-			const inline, peers = 203, 28
-			var b strings.Builder
-			b.WriteString("peerCIDR: 10.0.0.0/8\nendpoint: {host: vpn.example.com}\nallowedPeerNamespaces: {from: All}\npeers:\n")
-			for i := range inline {
-				fmt.Fprintf(&b, "- {name: %s-%04d, qrCode: true}\n", strings.Repeat("i", 34), i)
-			}
-			c := &crowd{world: newWorld(t, b.String()), f: New(logging.NewNopLogger(), WithClock(func() time.Time { return time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC) }))}
+	for name, tc := range map[string]struct {
+		was           string
+		inline, ports int
+	}{
+		"Active":   {"addresses: []", 195, 32},
+		"Disabled": {"disabled: true", 195, 32},
+		"Just":     {"addresses: []", 190, 30}, // without what is left to the owner it would fit
+	} {
+		t.Run(name, func(t *testing.T) {
+			const peers = 56
+			c := &crowd{world: newWorld(t, withQRCodes(tc.inline, "")), f: New(logging.NewNopLogger(), WithClock(func() time.Time { return time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC) }))}
 			attach := func(client string) {
 				c.attachments = nil
 				c.attach(t, "other", "quiet", "addresses: []")
 				for i := range peers {
-					c.attach(t, "team", fmt.Sprintf("peer%d", i), client)
+					c.attach(t, "team", fmt.Sprintf("peer%02d", i), client)
 				}
 			}
-			attach(was)
-			c.check(t, c.run(t), "qrCode", inline, peers+1)
+			attach(tc.was)
+			c.check(t, c.run(t), "qrCode", tc.inline, peers+1)
 
-			var ports, rules []string
-			for k := range 8 {
-				ports = append(ports, fmt.Sprintf(`"%d-%d"`, 10000+k*100, 10050+k*100))
-			}
-			for i := range 150 {
-				rules = append(rules, fmt.Sprintf("{action: Accept, protocol: TCP, to: {cidr: 10.43.%d.0/24, ports: [%s]}}", i, strings.Join(ports, ",")))
-			}
-			attach("access: [" + strings.Join(rules, ", ") + "]")
+			attach(manyRules(32, tc.ports))
 			rsp := c.run(t)
-			c.check(t, rsp, "qrCode", inline, 1)
+			c.check(t, rsp, "qrCode", tc.inline, 1)
+			const more = 5
+			c.set(t, withQRCodes(tc.inline+more, ""))
+			rsp = c.run(t)
+			c.check(t, rsp, "qrCode", tc.inline+more, 1)
 			if got := c.statesIn(rsp)["other/quiet"]; got != v1alpha1.PeerActive {
 				t.Errorf("who asked for nothing is %q", got)
+			}
+		})
+	}
+}
+
+// TestOwnersLimitsRejectNobody: what the owner allows all WireguardPeers may make
+// the gateway too large. Then the owner is told, and they stay as they are.
+func TestOwnersLimitsRejectNobody(t *testing.T) {
+	const inline = 200
+	for name, lose := range map[string]bool{"Limits": false, "LimitsAndConfiguration": true} {
+		t.Run(name, func(t *testing.T) {
+			c := &crowd{world: newWorld(t, withQRCodes(inline, "")), f: New(logging.NewNopLogger(), WithClock(func() time.Time { return time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC) }))}
+			for i := range 56 {
+				c.attach(t, "team", fmt.Sprintf("peer%02d", i), "addresses: []")
+			}
+			c.check(t, c.run(t), "qrCode", inline, 56)
+			c.set(t, withQRCodes(inline, manyRules(32, 32)))
+			if lose {
+				c.objects = nil
+			}
+			if message := fatalOf(c.once(t)); !strings.Contains(message, "spec.peers: Too many") {
+				t.Errorf("want the owner to be told, got %q", message)
 			}
 		})
 	}

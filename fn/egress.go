@@ -26,7 +26,7 @@ func (c *conditions) egress(g *plan.Gateway, o *observed) {
 		state = o.report.Egress.State
 	}
 	switch {
-	case state == wireguard.EgressTunnelUp && o.outlived():
+	case state == wireguard.EgressTunnelUp && o.unavailable():
 		c.false(conditionEgressReady, wireguard.EgressTunnelStarting, "The gateway's pod is not available, and with it the provider's tunnel. WorkloadReady tells why.")
 	case state == wireguard.EgressTunnelUp:
 		c.true(conditionEgressReady, state, "")
@@ -48,7 +48,7 @@ func (c *conditions) egress(g *plan.Gateway, o *observed) {
 // egressStatus is what the internet sees of peers' traffic, nil while there is no
 // tunnel.
 func egressStatus(g *plan.Gateway, o *observed) *v1alpha1.EgressStatus {
-	if g.Gluetun == nil || o.report == nil || o.report.Egress.State != wireguard.EgressTunnelUp || o.outlived() {
+	if g.Gluetun == nil || o.report == nil || o.report.Egress.State != wireguard.EgressTunnelUp || o.unavailable() {
 		return nil
 	}
 	e := o.report.Egress

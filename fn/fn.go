@@ -8,6 +8,7 @@ import (
 	"context"
 	"crypto/rand"
 	"io"
+	"runtime/debug"
 	"slices"
 	"time"
 
@@ -63,7 +64,7 @@ func (f *Function) RunFunction(_ context.Context, req *fnv1.RunFunctionRequest) 
 	if isPeer(req) {
 		compose, conditions = f.composePeer, newConditions(peerConditions...)
 	}
-	err := recovered(func() error { return compose(req, rsp, conditions) })
+	err := f.recovered(func() error { return compose(req, rsp, conditions) })
 	if err != nil {
 		conditions.fail(err)
 		fatal(rsp, err)
@@ -75,9 +76,10 @@ func (f *Function) RunFunction(_ context.Context, req *fnv1.RunFunctionRequest) 
 
 // recovered turns a panic into an error. One gateway must not end the process,
 // which serves all of them.
-func recovered(compose func() error) (err error) {
+func (f *Function) recovered(compose func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
+			f.log.Info("Recovered from a panic", "panic", p, "stack", string(debug.Stack()))
 			err = errors.Errorf("cannot compose, because of an error in the function: %v", p)
 		}
 	}()
@@ -127,38 +129,46 @@ func (f *Function) compose(req *fnv1.RunFunctionRequest, rsp *fnv1.RunFunctionRe
 		Now:          f.now(),
 		Random:       f.random,
 	}
-	err = composeGateway(req, rsp, c, xr, observed, required.lacks, in)
-	// WireguardPeers that are served may grow, as long as it all fits, which is known
-	// once it is made.
-	if isTooLarge(err) && len(in.Attachments) > 0 {
-		in.Full = true
-		err = composeGateway(req, rsp, c, xr, observed, required.lacks, in)
+	compose := func(full bool) (grown bool, err error) {
+		in.Full = full
+		return composeGateway(req, rsp, c, xr, observed, required.lacks, in)
+	}
+	grown, err := compose(false)
+	if len(in.Attachments) == 0 || !isTooLarge(err) && !(grown && proto.Size(rsp) > plan.MaxResponse-plan.Reserve) {
+		return err
+	}
+	// WireguardPeers that are served may grow as long as it all fits, which is known
+	// once it is made. What they are not given is left for the gateway's owner.
+	fits := err == nil
+	if _, err = compose(true); err != nil && fits {
+		_, err = compose(false)
 	}
 	return err
 }
 
 // composeGateway plans the gateway, renders it, and adds it to the response,
-// which it leaves as it is where that fails.
-func composeGateway(req *fnv1.RunFunctionRequest, rsp *fnv1.RunFunctionResponse, c *conditions, xr *composite, observed *observed, lacks missingKinds, in plan.Inputs) error {
+// which it leaves as it is where that fails. Grown tells whether a WireguardPeer
+// got more than it had.
+func composeGateway(req *fnv1.RunFunctionRequest, rsp *fnv1.RunFunctionResponse, c *conditions, xr *composite, observed *observed, lacks missingKinds, in plan.Inputs) (grown bool, err error) {
 	g, err := plan.New(in)
 	if err != nil {
-		return err
+		return false, err
 	}
 	c.planned(g, observed, lacks)
 
 	objects, err := render.Gateway(g)
 	if err != nil {
-		return errors.Wrap(err, "cannot render gateway")
+		return false, errors.Wrap(err, "cannot render gateway")
 	}
 	if err := checkSecrets(peersField, objects, len(g.Peers)); err != nil {
-		return err
+		return false, err
 	}
 	// A kind that the cluster lacks would keep everything else from being applied.
 	objects = slices.DeleteFunc(objects, func(o render.Composed) bool { return lacks[o.GVK] })
 	st := status(g, observed)
 	if err := encode(req, rsp, xr.identity, objects, &st, readiness(g, observed)); err != nil {
-		return err
+		return false, err
 	}
 	setTTL(rsp, g.Platform.TTL, g.NextExpiry, in.Now)
-	return nil
+	return g.Grown, nil
 }

@@ -25,11 +25,10 @@ type observed struct {
 	report     *wireguard.Report // nil where there is none, or none that is understood
 }
 
-// outlived tells whether the report outlives the pod that wrote it: it says that
-// the pod is ready, and the Deployment that none is.
-func (o *observed) outlived() bool {
-	return o.report != nil && o.report.Ready &&
-		o.deployment != nil && o.deployment.Status.ObservedGeneration > 0 && o.deployment.Status.AvailableReplicas == 0
+// unavailable tells whether the Deployment says that no pod of it is available.
+// What the agent reported last outlives its pod.
+func (o *observed) unavailable() bool {
+	return o.deployment != nil && o.deployment.Status.ObservedGeneration > 0 && o.deployment.Status.AvailableReplicas == 0
 }
 
 func decodeObserved(req *fnv1.RunFunctionRequest) (*observed, error) {

@@ -53,6 +53,9 @@ type GatewayConfig struct {
 	// Reservations are the addresses of every peer that has any, on the device
 	// or not, by the peer's namespace and name joined by a slash.
 	Reservations map[string][]netip.Addr `json:"reservations,omitempty"`
+	// Limits is what the owner allows WireguardPeers, as an identifier: it changes
+	// with that. Like Reservations it is for the function alone.
+	Limits string `json:"limits,omitempty"`
 	// Peers are those on the device, sorted by namespace and name.
 	Peers []Peer `json:"peers"`
 	// PodClasses are the WireguardPeers whose pods join by themselves.

@@ -87,7 +87,7 @@ type Client struct {
 
 	// ExpiresAt disables the peer from this time on.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="self <= timestamp('9999-12-31T23:59:59Z')",message="expiresAt must not be after the year 9999 in UTC: leave it out, and the peer never expires"
+	// +kubebuilder:validation:XValidation:rule="self >= timestamp('0001-01-01T00:00:00Z') && self <= timestamp('9999-12-31T23:59:59Z')",message="expiresAt must be in the years 1 to 9999 of UTC: leave it out, and the peer never expires"
 	ExpiresAt *metav1.Time `json:"expiresAt,omitempty"`
 
 	// Access rules, enforced on the gateway in this order. A list that is not

@@ -16,6 +16,7 @@ type before struct {
 	keys      map[string]string         // public keys of peers that were served, empty for classes of pods
 	routes    map[string][]netip.Prefix // routes of peers that were on the device
 	announced map[string][]netip.Prefix // routes of peers that were served, on the device or not
+	limits    *string                   // by which the sizes came about, nil where that is not known
 	sizes     map[string]int            // of peers and classes of pods that were in the configuration, in bytes and without addresses; 0 where it was lost
 }
 
@@ -33,6 +34,9 @@ func (in *Inputs) before() before {
 		routes:    map[string][]netip.Prefix{},
 		announced: map[string][]netip.Prefix{},
 		sizes:     make(map[string]int, len(config.Peers)),
+	}
+	if err == nil {
+		b.limits = &config.Limits
 	}
 	maps.Copy(b.addresses, config.Reservations)
 	for i := range config.Peers {

@@ -18,6 +18,7 @@ func (g *Gateway) Config() wireguard.GatewayConfig {
 		PersistentKeepalive: g.Keepalive,
 		Egress:              g.egress(),
 		Reservations:        g.Reservations,
+		Limits:              g.limitsID(),
 		Peers:               make([]wireguard.Peer, 0, len(g.Peers)),
 	}
 	for i := range g.Peers {

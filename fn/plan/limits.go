@@ -24,15 +24,15 @@ const (
 	// disabled ones count, too: they are in the status, and in the configurations of
 	// peers with allowedIPs.
 	maxAttachedRoutes = 1000
-	// maxRejectedSize is what newcomers leave for the entries in the status of
-	// those that find no room, so that they are told, in bytes.
-	maxRejectedSize = 128 << 10
+	// Reserve is what newcomers leave, for the gateway's owner, and for the entries
+	// in the status of those that find no room, so that they are told, in bytes.
+	Reserve = 128 << 10
 	// maxPeerSize is how much of the configuration one of them may take, in bytes.
 	maxPeerSize = 32 << 10
 	// maxPeersSize is how much of the configuration all peers may take together
 	// before WireguardPeers find no room any more, in bytes.
 	maxPeersSize = 768 << 10
-	// servedSize is added for WireguardPeers that are served and ask for no more.
-	// Estimates err on the high side, and these fitted when they came.
+	// servedSize is added for WireguardPeers that are served and ask for no more
+	// routes. Estimates err on the high side, and these fitted when they came.
 	servedSize = 160 << 10
 )

@@ -52,8 +52,8 @@ type Inputs struct {
 	// ObjectSize is how large the gateway's object is without its status, and
 	// ResponseSize how large the response is without what the plan adds, in bytes.
 	ObjectSize, ResponseSize int
-	// Full tells that it all was too much. A WireguardPeer that asks for more than it
-	// had then has to fit as if it was new.
+	// Full tells that it all was too much, or nearly. A WireguardPeer that asks for
+	// more than it had then has to fit as if it was new.
 	Full bool
 
 	Now    time.Time
@@ -77,6 +77,8 @@ type Gateway struct {
 	Reservations map[string][]netip.Addr
 	// Refused is the number of attachments that were not accepted.
 	Refused int
+	// Grown tells whether a WireguardPeer that was served got more than it had.
+	Grown bool
 }
 
 // Peer is what a peer will be.

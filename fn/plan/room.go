@@ -26,19 +26,20 @@ type room struct {
 	// repeated is how many times a narrow configuration, or what is made of it,
 	// stands in the response.
 	repeated int
-	// full tells that who asks for more has to fit as if it was new.
+	// full tells that who asks for more has to fit as if it was new, where what is
+	// more is what it asks for, and not what the gateway's owner allows.
 	full bool
 }
 
 // room returns what the owner's own peers leave.
-func (g *Gateway) room(in *Inputs) room {
+func (g *Gateway) room(in *Inputs, before before) room {
 	r := room{need: need{
 		routes:   maxAttachedRoutes,
 		config:   maxPeersSize,
 		object:   MaxObject - in.ObjectSize,
 		response: MaxResponse - in.ObjectSize - in.ResponseSize - fixedSize,
 		narrow:   corev1.MaxSecretSize,
-	}, full: in.Full}
+	}, full: in.Full && before.limits != nil && *before.limits == g.limitsID()}
 	own := slices.DeleteFunc(g.sites(), func(s site) bool { return s.peer.Attached })
 	for i := range g.Peers {
 		if p := &g.Peers[i]; !p.Attached {
@@ -80,12 +81,12 @@ const (
 
 // withinRoom rejects the WireguardPeers for which the gateway has no room. One
 // that was served and asks for no more routes stays, as far as the configuration
-// holds it. One that is rejected and has an address keeps it, and the others take
+// holds it, and where the gateway is full, one that asks for no more of anything. One that is rejected and has an address keeps it, and the others take
 // part in nothing any more. withinRoom returns those of them that still have an
 // entry in the status, and the duplicates that do. For the rest there is no room
 // to be told, and they are refused.
 func (g *Gateway) withinRoom(in *Inputs, before before, duplicates []Peer) (apart []Peer) {
-	room := g.room(in)
+	room := g.room(in, before)
 	all := g.asking(before, duplicates, room.repeated)
 	slices.SortStableFunc(all, func(a, b asking) int {
 		return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.id, b.id))
@@ -98,6 +99,7 @@ func (g *Gateway) withinRoom(in *Inputs, before before, duplicates []Peer) (apar
 		lacks := room.lacks(a)
 		if lacks == "" {
 			room.spend(a.need)
+			g.Grown = g.Grown || a.rank == rankServed
 			continue
 		}
 		a.reject(v1alpha1.ReasonTooLarge, lacks)
@@ -149,7 +151,7 @@ func (r *room) lacks(a asking) (message string) {
 		return fmt.Sprintf("WireguardPeers announce at most %d routes of one gateway, and there is no room left for those of peer %q: use fewer of them, or another gateway", maxAttachedRoutes, a.id)
 	case beyond(a.need.narrow, r.narrow):
 		return fmt.Sprintf("the configurations and QR codes of the gateway's own peers have no room left for the routes of peer %q: use fewer of them, or another gateway", a.id)
-	case beyond(a.need.object, r.object-maxRejectedSize), beyond(a.need.response, r.response-maxRejectedSize):
+	case beyond(a.need.object, r.object-Reserve), beyond(a.need.response, r.response-Reserve):
 		return fmt.Sprintf("the gateway has no room left for the settings and routes of peer %q: use fewer of them, or another gateway", a.id)
 	default:
 		return ""

@@ -2,6 +2,8 @@ package plan
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"net/netip"
 	"slices"
@@ -126,11 +128,24 @@ func deviceSize(p wireguard.Peer) int {
 }
 
 // size is how many bytes of the configuration a peer or a class of pods takes.
-func size(p any) int {
-	b, err := json.Marshal(p)
+func size(p any) int { return len(encoded(p)) }
+
+// limitsID identifies what the owner lets WireguardPeers reach, and is empty where
+// that is everything.
+func (g *Gateway) limitsID() string {
+	if len(g.Consent.Limits.Access) == 0 {
+		return ""
+	}
+	const length = 8
+	sum := sha256.Sum256(encoded(g.Consent.Limits.Access))
+	return hex.EncodeToString(sum[:length])
+}
+
+func encoded(v any) []byte {
+	b, err := json.Marshal(v)
 	if err != nil {
 		// Keys, addresses and rules always encode.
 		panic(err)
 	}
-	return len(b)
+	return b
 }

@@ -43,7 +43,6 @@ type taken struct {
 	containers map[string]bool
 	volumes    map[string]bool   // those that users' containers may mount
 	ports      map[string]string // what uses each
-	hostPorts  map[string]string // what uses each
 	portNames  map[string]bool
 }
 
@@ -51,7 +50,6 @@ func (p *parser) containers(root *field.Path, g *Gateway) {
 	t := taken{
 		containers: map[string]bool{},
 		volumes:    map[string]bool{},
-		hostPorts:  map[string]string{},
 		portNames:  map[string]bool{PortNameWireGuard: true, PortNameHTTP: true},
 		ports: map[string]string{
 			portID(corev1.ProtocolUDP, int32(g.ListenPort)):       "spec.listenPort",
@@ -78,6 +76,7 @@ func (p *parser) containers(root *field.Path, g *Gateway) {
 	for i, o := range p.spec.ExtraContainers {
 		g.Pod.ExtraContainers = append(g.Pod.ExtraContainers, p.container(root.Child("extraContainers").Index(i), o, g, t))
 	}
+	p.hostPorts(root.Child("extraContainers"), g.Pod.ExtraContainers, g.Pod.HostNetwork)
 }
 
 func portID(protocol corev1.Protocol, port int32) string {
@@ -143,7 +142,7 @@ func (p *parser) container(path *field.Path, o v1alpha1.NamedObject, g *Gateway,
 		p.errs = append(p.errs, field.Required(path.Child("image"), "name the container's image"))
 	}
 	p.noClaims(path.Child("resources"), c.Resources)
-	p.containerPorts(path.Child("ports"), c.Ports, g, t)
+	p.containerPorts(path.Child("ports"), c.Ports, t)
 	p.containerEnv(path, c, g)
 	p.containerMounts(path.Child("volumeMounts"), c.VolumeMounts, t)
 	for i, d := range c.VolumeDevices {
@@ -158,7 +157,7 @@ func (p *parser) label(path *field.Path, s string) {
 	}
 }
 
-func (p *parser) containerPorts(path *field.Path, ports []corev1.ContainerPort, g *Gateway, t taken) {
+func (p *parser) containerPorts(path *field.Path, ports []corev1.ContainerPort, t taken) {
 	for i, port := range ports {
 		at := path.Index(i)
 		p.between(at.Child("containerPort"), int(port.ContainerPort), 1, 65535)
@@ -167,7 +166,6 @@ func (p *parser) containerPorts(path *field.Path, ports []corev1.ContainerPort, 
 			p.refuse(at.Child("containerPort"), port.ContainerPort, fmt.Sprintf("is taken by %s: all containers of the pod share one network", by))
 		}
 		t.ports[id] = at.String()
-		p.containerHostPort(at, port, g, t)
 		if port.Name == "" {
 			continue
 		}
@@ -178,21 +176,28 @@ func (p *parser) containerPorts(path *field.Path, ports []corev1.ContainerPort, 
 	}
 }
 
-// containerHostPort refuses a hostPort that the API server would, or no node could give.
-func (p *parser) containerHostPort(path *field.Path, port corev1.ContainerPort, g *Gateway, t taken) {
-	if port.HostPort == 0 {
-		return
+// hostPorts refuses ports of the node that the API server would refuse, or no node
+// could give. Init containers run one after the other, and may share them.
+func (p *parser) hostPorts(path *field.Path, containers []corev1.Container, hostNetwork bool) {
+	uses := map[string]string{}
+	for i, c := range containers {
+		for k, port := range c.Ports {
+			if port.HostPort == 0 {
+				continue
+			}
+			of := path.Index(i).Child("ports").Index(k)
+			at, id := of.Child("hostPort"), port.HostIP+" "+portID(port.Protocol, port.HostPort)
+			p.between(at, int(port.HostPort), 1, 65535)
+			by, ok := uses[id]
+			switch {
+			case hostNetwork && port.HostPort != port.ContainerPort:
+				p.refuse(at, port.HostPort, fmt.Sprintf("must be containerPort %d with hostNetwork: leave it out", port.ContainerPort))
+			case ok:
+				p.refuse(at, port.HostPort, "is taken by "+by+": choose another")
+			}
+			uses[id] = of.String()
+		}
 	}
-	at, id := path.Child("hostPort"), portID(port.Protocol, port.HostPort)
-	p.between(at, int(port.HostPort), 1, 65535)
-	by, ok := t.hostPorts[id]
-	switch {
-	case g.Pod.HostNetwork && port.HostPort != port.ContainerPort:
-		p.refuse(at, port.HostPort, fmt.Sprintf("must be containerPort %d with hostNetwork: leave it out", port.ContainerPort))
-	case ok:
-		p.refuse(at, port.HostPort, "is taken by "+by+": choose another")
-	}
-	t.hostPorts[id] = path.String()
 }
 
 func (p *parser) containerEnv(path *field.Path, c corev1.Container, g *Gateway) {

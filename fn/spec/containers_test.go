@@ -7,6 +7,19 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
+// What the API server takes of the node's ports is taken.
+func TestHostPorts(t *testing.T) {
+	for reason, spec := range map[string]string{
+		"a node may have many addresses":             `{extraContainers: [{name: a, image: i, ports: [{containerPort: 1, hostPort: 80, hostIP: 10.0.0.1}]}, {name: b, image: i, ports: [{containerPort: 2, hostPort: 80, hostIP: 10.0.0.2}]}]}`,
+		"init containers run one after the other":    `{initContainers: [{name: a, image: i, ports: [{containerPort: 1, hostPort: 80}]}], extraContainers: [{name: b, image: i, ports: [{containerPort: 2, hostPort: 80}]}]}`,
+		"those of init containers may differ":        `{pod: {hostNetwork: true}, initContainers: [{name: a, image: i, ports: [{containerPort: 1, hostPort: 80}]}]}`,
+		"with hostNetwork both may be said":          `{pod: {hostNetwork: true}, extraContainers: [{name: a, image: i, ports: [{containerPort: 80, hostPort: 80}]}]}`,
+		"a port is one of each protocol of the node": `{extraContainers: [{name: a, image: i, ports: [{containerPort: 1, hostPort: 80}, {containerPort: 1, hostPort: 80, protocol: UDP}]}]}`,
+	} {
+		t.Run(reason, func(t *testing.T) { accepted(t, spec) })
+	}
+}
+
 func TestExtensionPoints(t *testing.T) {
 	g := accepted(t, `
 volumes:

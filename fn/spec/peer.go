@@ -84,8 +84,8 @@ func (p *parser) client(path *field.Path, in *v1alpha1.Client, g *Gateway) Peer 
 	if in.ExpiresAt != nil && !in.ExpiresAt.IsZero() {
 		t := in.ExpiresAt.UTC()
 		out.ExpiresAt = &t
-		if t.Year() > maxYear {
-			p.refuse(path.Child("expiresAt"), in.ExpiresAt.Format(time.RFC3339), "must not be after the year 9999 in UTC: leave it out, and the peer never expires")
+		if t.Year() < 0 || t.Year() > maxYear {
+			p.refuse(path.Child("expiresAt"), in.ExpiresAt.Format(time.RFC3339), "must be in the years 0 to 9999 of UTC: leave it out, and the peer never expires")
 		}
 	}
 	out.Access = p.access(path.Child("access"), in.Access)

@@ -313,6 +313,12 @@ func invalidPeers() []Case {
 			Says:   "date-time",
 		},
 		{
+			Reason: "nor has it any before the first year",
+			Spec:   `peers: [{name: laptop, expiresAt: "0000-01-01T00:00:00+14:00"}]`,
+			Field:  "spec.peers[0].expiresAt",
+			Says:   "leave it out",
+		},
+		{
 			Reason: "JSON has no times after the year 9999, of which there is one in UTC",
 			Spec:   `peers: [{name: laptop, expiresAt: "9999-12-31T23:59:59-14:00"}]`,
 			Field:  "spec.peers[0].expiresAt",
