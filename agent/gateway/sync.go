@@ -102,8 +102,9 @@ func (g *gateway) apply(c *config.Config) (device.Changes, []string, error) {
 	if err := route.Forget(left); err != nil {
 		return device.Changes{}, nil, err
 	}
-	if err := g.forgetLeft(c); err != nil {
-		return device.Changes{}, nil, err
+	leftErr := g.forgetLeft(c)
+	if leftErr != nil && !errors.Is(leftErr, route.ErrCannotForget) {
+		return device.Changes{}, nil, leftErr
 	}
 	if err := errors.Join(uplinkErr, ownErr); err != nil {
 		return device.Changes{}, nil, err
@@ -116,8 +117,12 @@ func (g *gateway) apply(c *config.Config) (device.Changes, []string, error) {
 	if wrote {
 		g.log.Debug("wrote firewall")
 	}
-	if err := g.forgetRejected(c); err != nil {
-		return device.Changes{}, nil, err
+	rejectedErr := g.forgetRejected(c)
+	if rejectedErr != nil && !errors.Is(rejectedErr, route.ErrCannotForget) {
+		return device.Changes{}, nil, rejectedErr
+	}
+	if leftErr != nil || rejectedErr != nil {
+		notes = append(notes, unforgotten)
 	}
 	if err := ensureRules(c); err != nil {
 		return device.Changes{}, nil, err
@@ -146,6 +151,10 @@ func (g *gateway) apply(c *config.Config) (device.Changes, []string, error) {
 	}
 	return changes, notes, g.ensureForwarding(c, uplink)
 }
+
+// unforgotten is what a kernel that cannot forget connections costs. Each sync
+// tries again.
+const unforgotten = "this kernel cannot forget connections: what a peer had may go on until it times out"
 
 // ownNetworks returns those of the devices by which the pod is reached.
 func ownNetworks(c *config.Config, u route.Uplink) ([]route.Network, error) {

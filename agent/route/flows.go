@@ -43,25 +43,55 @@ func Forget(addresses []netip.Addr) error {
 }
 
 // ForgetFlows makes the kernel forget the connections for which this is true. It
-// reads all there are, which may be many thousands.
+// reads all there are, which may be many thousands. One that it cannot forget
+// keeps no other.
 func ForgetFlows(which func(Flow) bool) error {
 	const attempts = 5
 	for range attempts {
 		flows, err := list(which)
+		if cannotForget(err) {
+			return fmt.Errorf("%w: %w", ErrCannotForget, err)
+		}
 		if err != nil && !errors.Is(err, nl.ErrDumpInterrupted) {
 			return fmt.Errorf("cannot list connections: %w", err)
 		}
-		for _, f := range flows {
-			if err := f.forget(); err != nil {
-				return fmt.Errorf("cannot delete connection: %w", err)
-			}
-		}
+		left := forgetAll(flows, flow.forget)
 		// A table that changed meanwhile may not have been read in full.
 		if err == nil {
-			return nil
+			return left
 		}
 	}
 	return errors.New("cannot list connections: they change too fast")
+}
+
+// forgetAll returns the first error, since there may be many. One of a
+// connection that was offloaded counts last: it is not the kernel's to forget as
+// long as it is.
+func forgetAll(flows []flow, forget func(flow) error) error {
+	var failed, busy error
+	for _, f := range flows {
+		switch err := forget(f); {
+		case err == nil:
+		case errors.Is(err, unix.EBUSY):
+			busy = fmt.Errorf("%w: %w", ErrCannotForget, err)
+		case failed == nil:
+			failed = fmt.Errorf("cannot delete connection: %w", err)
+		}
+	}
+	if failed != nil {
+		return failed
+	}
+	return busy
+}
+
+// ErrCannotForget tells that the kernel goes on with connections whatever it is
+// asked: with all of them where it has no nf_conntrack_netlink, or with those
+// that were offloaded.
+var ErrCannotForget = errors.New("this kernel cannot forget connections")
+
+// cannotForget tells that nobody in the kernel knows the request.
+func cannotForget(err error) bool {
+	return errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EPROTONOSUPPORT)
 }
 
 // flow is a connection, as the kernel writes it: a header, which begins with the
@@ -164,8 +194,11 @@ func (f flow) forget() error {
 	return nil
 }
 
+// flowSubsystem is the part of netfilter that knows connections. Tests change it.
+var flowSubsystem = unix.NFNL_SUBSYS_CTNETLINK
+
 func flowRequest(operation, flags int, family uint8) *nl.NetlinkRequest {
-	r := nl.NewNetlinkRequest(unix.NFNL_SUBSYS_CTNETLINK<<8|operation, flags)
+	r := nl.NewNetlinkRequest(flowSubsystem<<8|operation, flags)
 	r.AddData(&nl.Nfgenmsg{NfgenFamily: family, Version: nl.NFNETLINK_V0})
 	return r
 }

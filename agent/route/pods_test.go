@@ -1,6 +1,7 @@
 package route
 
 import (
+	"errors"
 	"net/netip"
 	"os/exec"
 	"slices"
@@ -179,6 +180,43 @@ func TestForgetFlows(t *testing.T) {
 	}
 	if out := run("conntrack -L"); strings.Contains(out, "tcp") || strings.Count(out, "dport=53") != 2 {
 		t.Errorf("got connections\n%s", out)
+	}
+}
+
+// Without nf_conntrack_netlink the kernel does not know the request.
+func TestForgetFlowsUnknown(t *testing.T) {
+	inNamespace(t)
+	const unregistered = 63
+	flowSubsystem = unregistered
+	t.Cleanup(func() { flowSubsystem = unix.NFNL_SUBSYS_CTNETLINK })
+	if err := ForgetFlows(func(Flow) bool { return true }); !errors.Is(err, ErrCannotForget) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// A connection that cannot be forgotten keeps no other.
+func TestForgetAll(t *testing.T) {
+	cases := map[string]struct {
+		reason string
+		errs   []error
+		want   error
+	}{
+		"All":       {"nothing is left", []error{nil, nil}, nil},
+		"Offloaded": {"the kernel goes on with it", []error{nil, unix.EBUSY, nil}, ErrCannotForget},
+		"Failed":    {"it is there still", []error{unix.ENOMEM, nil, unix.EPERM}, unix.ENOMEM},
+		"Both":      {"what may be tried again comes first", []error{unix.EBUSY, unix.ENOMEM, unix.EBUSY}, unix.ENOMEM},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			seen := 0
+			err := forgetAll(make([]flow, len(tc.errs)), func(flow) error {
+				seen++
+				return tc.errs[seen-1]
+			})
+			if !errors.Is(err, tc.want) || seen != len(tc.errs) {
+				t.Errorf("%s: got %v after %d connections", tc.reason, err, seen)
+			}
+		})
 	}
 }
 
