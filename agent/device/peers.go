@@ -46,7 +46,8 @@ func (d *Device) Revoke(c *config.Config) (Changes, error) {
 // adopt reads a device that is there already, so that what it must no longer
 // have goes before the firewall changes: our own after a write that has failed,
 // or one of the kernel that an earlier agent has left. One that cannot be read
-// may have anything.
+// may have anything: our own in userspace ends, as where somebody has moved its
+// control socket, and is made anew.
 func (d *Device) adopt() error {
 	if d.user == nil || d.user.gone() {
 		link, err := netlink.LinkByName(d.name)
@@ -62,6 +63,12 @@ func (d *Device) adopt() error {
 		d.index = link.Attrs().Index
 	}
 	read, err := d.client.Device(d.name)
+	if err != nil && d.user != nil {
+		d.log.Warn("cannot read the device, so it is made anew", "error", err)
+		d.user.close()
+		d.user = nil
+		return nil
+	}
 	if err != nil {
 		return fmt.Errorf("cannot read device %s: %w", d.name, err)
 	}

@@ -60,19 +60,20 @@ func TestRevokeAfterFailure(t *testing.T) {
 	cases := map[string]struct {
 		reason string
 		unread error // why the device cannot be read then
-		gone   bool  // the device has ended
-		fails  bool
-		peers  int // left on the device
+		gone   bool  // the device has ended before
+		ends   bool  // it is gone after
+		peers  int   // left on the device
 	}{
 		"Read":   {"the device is read again", nil, false, false, 0},
-		"Unread": {"what cannot be read may have the peer yet", errors.New("no memory"), false, true, 1},
-		"Gone":   {"a device that has ended serves nobody", errors.New("no such device"), true, false, 1},
+		"Unread": {"what cannot be read may have the peer yet, so it ends", errors.New("no such socket"), false, true, 1},
+		"Gone":   {"a device that has ended serves nobody", errors.New("no such device"), true, true, 1},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			f := newFake()
 			p := start(t, f, filepath.Join(t.TempDir(), "endpoints.json"))
-			p.user = inMemory(t)
+			u := inMemory(t)
+			p.user = u
 			p.mustSync(one(""))
 			f.fail = errors.New("no memory")
 			if _, err := p.Revoke(&config.Config{}); err == nil {
@@ -80,12 +81,30 @@ func TestRevokeAfterFailure(t *testing.T) {
 			}
 			f.unread = tc.unread
 			if tc.gone {
-				p.user.device.Close()
+				u.device.Close()
 			}
-			if _, err := p.Revoke(&config.Config{}); (err != nil) != tc.fails || len(f.peers) != tc.peers {
-				t.Errorf("%s: got %v, with %d peers on the device", tc.reason, err, len(f.peers))
+			if _, err := p.Revoke(&config.Config{}); err != nil || len(f.peers) != tc.peers || u.gone() != tc.ends {
+				t.Errorf("%s: got %v, with %d peers on the device, which has ended: %t", tc.reason, err, len(f.peers), u.gone())
 			}
 		})
+	}
+}
+
+// A device of the kernel that cannot be read goes on with whatever it has, so
+// that nothing else may change.
+func TestRevokeUnreadKernel(t *testing.T) {
+	netns.Enter(t)
+	const name = "test-unread"
+	link := &netlink.Wireguard{LinkAttrs: netlink.LinkAttrs{Name: name}}
+	if err := netlink.LinkAdd(link); err != nil {
+		t.Skip("needs WireGuard in the kernel:", err)
+	}
+	if err := netlink.LinkSetAlias(link, alias); err != nil {
+		t.Fatal(err)
+	}
+	d := &Device{name: name, log: slog.New(slog.DiscardHandler), client: &fake{unread: errors.New("no memory")}}
+	if _, err := d.Revoke(one("")); err == nil || !strings.Contains(err.Error(), "cannot read device test-unread: no memory") {
+		t.Errorf("got %v", err)
 	}
 }
 

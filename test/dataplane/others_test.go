@@ -116,23 +116,34 @@ func TestDrift(t *testing.T) {
 	a.waitReady(on)
 }
 
-// A device whose control socket somebody has deleted can be changed no more. It
-// is made anew, and serves those whom it has served and who come next.
+// A device whose control socket somebody has taken away can be changed no more. It
+// is made anew, and serves those whom it has served and who come next, but nobody
+// who was removed meanwhile.
 func TestControlSocketDeleted(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.server.echo(443)
-	first, second := w.client(1), w.client(2)
-	a := w.startAgent(configWith(first.peer))
-	works := map[string]bool{"tcp " + server4 + " 443": true}
-	first.up()
-	first.expect(t, "before", works)
-	time.Sleep(1500 * time.Millisecond) // for the agent to see where the client is
-	w.gateway.Run("rm /run/wireguard/wg0.sock")
-	a.apply(configWith(first.peer, second.peer))
-	second.up()
-	second.expect(t, "one that comes after", works)
-	first.expect(t, "one from before", works)
+	for name, harm := range map[string]string{
+		"Deleted": "rm /run/wireguard/wg0.sock",
+		"Moved":   "mv /run/wireguard/wg0.sock /run/wireguard/other.sock",
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.server.echo(443)
+			first, second, removed := w.client(1), w.client(2), w.client(3)
+			a := w.startAgent(configWith(first.peer, removed.peer))
+			works := map[string]bool{"tcp " + server4 + " 443": true}
+			first.up()
+			removed.up()
+			first.expect(t, "before", works)
+			removed.expect(t, "before", works)
+			time.Sleep(1500 * time.Millisecond) // for the agent to see where the clients are
+			w.gateway.Run(harm)
+			a.apply(configWith(first.peer, second.peer))
+			second.up()
+			second.expect(t, "one that comes after", works)
+			first.expect(t, "one from before", works)
+			removed.expect(t, "one that was removed meanwhile", map[string]bool{"tcp " + server4 + " 443": false})
+		})
+	}
 }
 
 // Somebody flushes all of nftables, as a restart of its service on a node does:
