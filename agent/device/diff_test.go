@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
 
 	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
@@ -197,4 +198,21 @@ func FuzzParseEndpoints(f *testing.F) {
 			}
 		}
 	})
+}
+
+// What the device gives to whom is known before anything is taken from it.
+func TestOwners(t *testing.T) {
+	f := newFake()
+	p := start(t, f, filepath.Join(t.TempDir(), "endpoints.json"))
+	p.mustSync(one(""))
+	next := p.next(f)
+	want := map[netip.Prefix]wgtypes.Key{netip.MustParsePrefix("10.8.0.2/32"): key(1)}
+	got, err := next.Owners()
+	if diff := cmp.Diff(want, got, cmpopts.EquateComparable(netip.Prefix{})); diff != "" || err != nil {
+		t.Errorf("%v: -want, +got:\n%s", err, diff)
+	}
+	gone := &Device{name: "test-none", log: p.Device.log, client: f}
+	if got, err := gone.Owners(); err != nil || got == nil || len(got) != 0 {
+		t.Errorf("without device nobody has anything, got %v, %v", got, err)
+	}
 }

@@ -43,6 +43,23 @@ func (d *Device) Revoke(c *config.Config) (Changes, error) {
 	return d.revoke()
 }
 
+// Owners returns which networks the device gives to which peers. Before the first
+// Revoke that is what an earlier agent has left.
+func (d *Device) Owners() (map[netip.Prefix]wgtypes.Key, error) {
+	out := map[netip.Prefix]wgtypes.Key{}
+	if !d.known {
+		if err := d.adopt(); err != nil || !d.known {
+			return out, err
+		}
+	}
+	for k, p := range d.have {
+		for _, n := range p.allowedIPs {
+			out[n] = k
+		}
+	}
+	return out, nil
+}
+
 // adopt reads a device that is there already, so that what it must no longer
 // have goes before the firewall changes: our own after a write that has failed,
 // or one of the kernel that an earlier agent has left. One that cannot be read

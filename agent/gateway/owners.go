@@ -11,6 +11,8 @@ import (
 	"os"
 	"slices"
 
+	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
+
 	"github.com/wireguardgateway/function-wireguard-gateway/agent/config"
 	"github.com/wireguardgateway/function-wireguard-gateway/agent/route"
 	"github.com/wireguardgateway/function-wireguard-gateway/agent/statefile"
@@ -63,11 +65,32 @@ func ownersOfPeers(c *config.Config) owners {
 	return owners{newByNetwork(names)}
 }
 
-// unknownOwners say of all that is inside the tunnel that it was somebody else's.
-func unknownOwners(c *config.Config) owners {
+// ownersOnDevice are those of an agent that has left no more than its device: who
+// has the same key there was there before. All else in the pools may have been
+// anybody's. Networks beyond them that no peer has now may be a pod's, whose
+// connections are not looked at here.
+func ownersOnDevice(c *config.Config, device map[netip.Prefix]wgtypes.Key) owners {
 	names := map[netip.Prefix]string{}
-	for _, n := range inside(c) {
-		names[n] = unknownOwner
+	for _, a := range c.Addresses {
+		names[a.Masked()] = unknownOwner
+	}
+	byKey := make(map[wgtypes.Key]string, len(c.Peers))
+	for _, p := range c.Peers {
+		byKey[p.PublicKey.Key] = config.PeerName(p)
+	}
+	now := ownersOfPeers(c)
+	for n, k := range device {
+		name, there := byKey[k]
+		if _, has := now.of(n); there || has || len(c.PodClasses) == 0 {
+			names[n] = cmp.Or(name, unknownOwner)
+		}
+	}
+	for _, p := range c.Pods {
+		for _, n := range p.AllowedIPs() {
+			if device[n] == p.PublicKey.Key {
+				delete(names, n)
+			}
+		}
 	}
 	return owners{newByNetwork(names)}
 }
@@ -97,7 +120,7 @@ func (o owners) anyLeft(to owners) bool {
 func (g *gateway) forgetLeft(c *config.Config) error {
 	before, after := g.owners, ownersOfPeers(c)
 	if before.values == nil {
-		before = unknownOwners(c)
+		before = ownersOnDevice(c, g.onDevice)
 	}
 	if before.anyLeft(after) {
 		err := route.ForgetFlows(func(f route.Flow) bool {
@@ -116,9 +139,23 @@ func (g *gateway) forgetLeft(c *config.Config) error {
 	return nil
 }
 
+// readOwners asks the device, where nobody else knows who had what. It belongs
+// before anything is taken from it.
+func (g *gateway) readOwners() error {
+	if g.owners.values != nil || g.onDevice != nil {
+		return nil
+	}
+	had, err := g.device.Owners()
+	if err != nil {
+		return err
+	}
+	g.onDevice = had
+	return nil
+}
+
 // restoreOwners takes over who had what when the agent before this one ended.
 // The kernel has its connections still. Where nobody knows, they may be
-// anybody's.
+// anybody's, but for what the device tells.
 func (g *gateway) restoreOwners(path string) {
 	g.ownersFile.path = path
 	names, err := g.ownersFile.read()

@@ -9,6 +9,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
+
+	"github.com/wireguardgateway/function-wireguard-gateway/agent/config"
+	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
 )
 
 // having makes owners of "name network network" each.
@@ -57,6 +61,69 @@ func TestOwnersLeft(t *testing.T) {
 			}
 			if got := tc.before.anyLeft(tc.after); got != (len(tc.left) > 0) {
 				t.Errorf("%s: connections are looked at: %t", tc.reason, got)
+			}
+		})
+	}
+}
+
+// Without file the device tells who had what, as on a node's network, where it
+// outlives the pod.
+func TestOwnersOnDevice(t *testing.T) {
+	key := func(b byte) wgtypes.Key { return wgtypes.Key{b} }
+	networks := func(ss ...string) []netip.Prefix {
+		var out []netip.Prefix
+		for _, s := range ss {
+			out = append(out, netip.MustParsePrefix(s))
+		}
+		return out
+	}
+	peer := func(name string, k byte, address string, routes ...string) wireguard.Peer {
+		return wireguard.Peer{
+			Namespace: "vpn", Name: name, PublicKey: wireguard.Key{Key: key(k)},
+			Addresses: []netip.Addr{netip.MustParseAddr(address)}, Routes: networks(routes...),
+		}
+	}
+	site := peer("site", 1, "10.8.0.2", "10.0.0.0/8")
+	pod := wireguard.Peer{PublicKey: wireguard.Key{Key: key(9)}, Addresses: []netip.Addr{netip.MustParseAddr("10.244.1.5")}}
+	addresses := []string{"10.8.0.2", "10.8.0.3", "10.1.2.3", "10.244.1.5", "192.168.50.1"}
+	all := map[string]byte{"10.8.0.2/32": 1, "10.0.0.0/8": 1}
+	cases := map[string]struct {
+		reason  string
+		device  map[string]byte // network to key
+		peers   []wireguard.Peer
+		pods    []wireguard.Peer
+		classes int
+		left    []string // of the addresses
+	}{
+		"Same":      {"the peer has had it", all, []wireguard.Peer{site}, nil, 0, []string{"10.8.0.3"}},
+		"None":      {"there was no device, and the node's own connections are not the pools'", nil, []wireguard.Peer{site}, nil, 0, []string{"10.8.0.2", "10.8.0.3"}},
+		"Passes":    {"another peer had it", map[string]byte{"10.8.0.2/32": 2, "10.0.0.0/8": 1}, []wireguard.Peer{site}, nil, 0, []string{"10.8.0.2", "10.8.0.3"}},
+		"Route":     {"another peer had the network", map[string]byte{"10.8.0.2/32": 1, "10.0.0.0/8": 2}, []wireguard.Peer{site}, nil, 0, []string{"10.8.0.3", "10.1.2.3", "10.244.1.5"}},
+		"Gone":      {"somebody else may have it next", map[string]byte{"10.8.0.2/32": 1, "192.168.50.0/24": 2}, []wireguard.Peer{peer("site", 1, "10.8.0.2")}, nil, 0, []string{"10.8.0.3", "192.168.50.1"}},
+		"RouteGone": {"its own peer has it no longer", map[string]byte{"10.8.0.2/32": 1, "192.168.50.0/24": 1}, []wireguard.Peer{peer("site", 1, "10.8.0.2")}, nil, 0, []string{"10.8.0.3", "192.168.50.1"}},
+		"Pod":       {"pods have owners of their own", map[string]byte{"10.8.0.2/32": 1, "10.0.0.0/8": 1, "10.244.1.5/32": 9}, []wireguard.Peer{site}, []wireguard.Peer{pod}, 1, []string{"10.8.0.3"}},
+		"PodUnseen": {"pods are found after the start", map[string]byte{"10.8.0.2/32": 1, "10.244.1.5/32": 9}, []wireguard.Peer{peer("site", 1, "10.8.0.2")}, nil, 1, []string{"10.8.0.3"}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			device := map[netip.Prefix]wgtypes.Key{}
+			for n, k := range tc.device {
+				device[netip.MustParsePrefix(n)] = key(k)
+			}
+			c := &config.Config{GatewayConfig: wireguard.GatewayConfig{
+				Addresses: networks("10.8.0.1/24"), Peers: tc.peers, PodClasses: make([]wireguard.PodClass, tc.classes),
+			}}
+			c.Pods = tc.pods
+			before, after := ownersOnDevice(c, device), ownersOfPeers(c)
+			var left []string
+			for _, s := range addresses {
+				a := netip.MustParseAddr(s)
+				if before.left(after, netip.PrefixFrom(a, a.BitLen())) {
+					left = append(left, s)
+				}
+			}
+			if diff := cmp.Diff(tc.left, left); diff != "" {
+				t.Errorf("%s: -want, +got:\n%s", tc.reason, diff)
 			}
 		})
 	}

@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"log/slog"
+	"net/netip"
 	"time"
 
 	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
@@ -66,6 +67,9 @@ type gateway struct {
 	owners     owners
 	ownersFile ownersFile
 	access     byNetwork[accessRules]
+	// onDevice is what the device gave to whom before the first sync, where the
+	// owners were not known. Nil is not read yet.
+	onDevice map[netip.Prefix]wgtypes.Key
 
 	config   *config.Config // in force, or about to be
 	rejected string         // why a newer one is not

@@ -95,6 +95,9 @@ func (g *gateway) apply(c *config.Config) (device.Changes, []string, error) {
 	if err := route.Block(left); err != nil {
 		return device.Changes{}, nil, err
 	}
+	if err := g.readOwners(); err != nil {
+		return device.Changes{}, nil, err
+	}
 	revoked, err := g.device.Revoke(c)
 	if err != nil {
 		return device.Changes{}, nil, err
