@@ -13,14 +13,20 @@ import (
 // forgetRejected makes the kernel forget the connections that peers have opened
 // and that their access rules reject by now, where these have changed. What is
 // sent to peers would pass as the answer to them. Nobody knows what they were
-// for the agent before this one.
-func (g *gateway) forgetRejected(c *config.Config) error {
+// for the agent before this one, nor what was opened while the firewall was not
+// there: those that show the peer's own address outside are forgotten then, too,
+// since what is dropped for it would not be masqueraded as long as it lasts.
+func (g *gateway) forgetRejected(c *config.Config, own []netip.Addr) error {
 	before, after := g.access, accessByNetwork(c)
-	if before.values == nil || accessChanged(before.values, after.values) {
+	unguarded := before.values == nil
+	if unguarded || accessChanged(before.values, after.values) {
 		err := route.ForgetFlows(func(f route.Flow) bool {
 			list, is := after.of(netip.PrefixFrom(f.Source, f.Source.BitLen()))
 			// What pods open beside the tunnel is none of the rules' business.
-			return is && f.Mark != wireguard.FirewallMark && !firewall.Accepts(list, f.Protocol, f.Destination)
+			if !is || f.Mark == wireguard.FirewallMark {
+				return false
+			}
+			return !firewall.Accepts(list, f.Protocol, f.Destination) || unguarded && shown(f, c, after, own)
 		})
 		if err != nil {
 			return err
@@ -28,6 +34,15 @@ func (g *gateway) forgetRejected(c *config.Config) error {
 	}
 	g.access = after
 	return nil
+}
+
+// shown tells whether a peer's connection to the outside has the peer's own
+// address there. Answers come back to where it was translated to.
+func shown(f route.Flow, c *config.Config, peers byNetwork[accessRules], own []netip.Addr) bool {
+	to := f.Destination.Addr()
+	_, toPeer := peers.of(netip.PrefixFrom(to, to.BitLen()))
+	inside := toPeer || c.InPools(netip.PrefixFrom(to, to.BitLen()))
+	return f.Ends[3] == f.Source && !inside && !slices.Contains(own, to)
 }
 
 type accessRules = []wireguard.AccessRule

@@ -46,6 +46,9 @@ const (
 	podInterval = 50 * time.Millisecond
 	podShare    = 3
 
+	// forgetAfter is longer than a packet is on its way that met no firewall.
+	forgetAfter = time.Second
+
 	minRetry, maxRetry = 500 * time.Millisecond, 30 * time.Second
 )
 
@@ -92,11 +95,14 @@ type gateway struct {
 // schedule is when the next syncs are due. The zero time is never.
 type schedule struct {
 	expiry, retry, network, pods time.Time
+	// forget is the one that looks once more at what was opened while the firewall
+	// was not there.
+	forget time.Time
 }
 
 func (s schedule) earliest() time.Time {
 	out := time.Time{}
-	for _, t := range []time.Time{s.expiry, s.retry, s.network, s.pods} {
+	for _, t := range []time.Time{s.expiry, s.retry, s.network, s.pods, s.forget} {
 		if !t.IsZero() && (out.IsZero() || t.Before(out)) {
 			out = t
 		}
@@ -220,6 +226,9 @@ func (g *gateway) cause(now time.Time) string {
 		return metrics.CausePods
 	case is(&g.next.network):
 		return metrics.CauseNetwork
+	case is(&g.next.forget):
+		g.access = byNetwork[accessRules]{}
+		return metrics.CauseDrift
 	default:
 		return ""
 	}
@@ -306,7 +315,10 @@ func (g *gateway) check(ctx context.Context) {
 	if !intact {
 		// Soon after a start it may have been another table, as gluetun's.
 		g.log.Warn("somebody else has changed nftables, so the firewall is written again")
+		// Anything may have been opened meanwhile.
+		g.access = byNetwork[accessRules]{}
 		g.sync(ctx, metrics.CauseDrift)
+		g.next.forget = time.Now().Add(forgetAfter)
 		return
 	}
 	// Nobody tells of a sysctl.

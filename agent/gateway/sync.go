@@ -120,7 +120,7 @@ func (g *gateway) apply(c *config.Config) (device.Changes, []string, error) {
 	if wrote {
 		g.log.Debug("wrote firewall")
 	}
-	rejectedErr := g.forgetRejected(c)
+	rejectedErr := g.forgetRejected(c, uplink.Addresses)
 	if rejectedErr != nil && !errors.Is(rejectedErr, route.ErrCannotForget) {
 		return device.Changes{}, nil, rejectedErr
 	}

@@ -176,6 +176,46 @@ func TestFlushedRuleset(t *testing.T) {
 	}
 }
 
+// What a peer opens while the ruleset is flushed has its own address outside. It
+// works as soon as all is repaired, also where the peer goes on with the same port.
+func TestFlushedConnections(t *testing.T) {
+	t.Parallel()
+	const connections, most, silence = 20, 2 * time.Second, 500 * time.Millisecond
+	w := newWorld(t)
+	w.server.echo(443, 7000)
+	c := w.client(1)
+	w.startAgent(configWith(c.peer))
+	c.up()
+	c.expect(t, "before", map[string]bool{"tcp " + server4 + " 443": true, "udp " + server4 + " 7000": true})
+	shown := w.server.count("eth0", "ip saddr 10.8.0.0/24")
+	// The agent looks again after a rest only.
+	flushed := make(chan struct{})
+	go func() {
+		defer close(flushed)
+		_, _ = w.gateway.Try("sh", "-c", "for i in 1 2 3 4 5 6 7 8; do nft flush ruleset; sleep 0.02; done")
+	}()
+	var beacons []*netns.Beacon
+	for range connections {
+		beacons = append(beacons, c.Beacon(server4, 7000))
+		time.Sleep(10 * time.Millisecond)
+	}
+	<-flushed
+	if shown() == 0 {
+		t.Error("nothing got out while the ruleset was flushed")
+	}
+	time.Sleep(most)
+	dead, repaired := 0, time.Now()
+	time.Sleep(silence)
+	for _, b := range beacons {
+		if _, gap := b.End(repaired); gap >= silence {
+			dead++
+		}
+	}
+	if dead > 0 {
+		t.Errorf("%d of %d connections are dead %s after the repair", dead, connections, most)
+	}
+}
+
 // A device of somebody else that has our name is left alone.
 func TestForeignDevice(t *testing.T) {
 	w := newWorld(t)
