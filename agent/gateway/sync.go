@@ -35,6 +35,8 @@ func (g *gateway) sync(ctx context.Context, cause string) {
 	changes, notes, err := g.apply(&active)
 	took := time.Since(start)
 	g.metrics.SyncDuration.WithLabelValues(cause).Observe(took.Seconds())
+	// Clients wait for all else, but nothing that comes next may come before it.
+	defer g.learn()
 
 	g.next.expiry, g.next.retry = expiry, time.Time{}
 	if err != nil {
@@ -69,11 +71,13 @@ func (g *gateway) sync(ctx context.Context, cause string) {
 	g.peers.Name(&active)
 	g.noteServed()
 	g.tell()
-	// While more is to come, nobody waits for it.
-	if g.next.pods.IsZero() && g.next.network.IsZero() {
-		if err := g.firewall.Learn(); err != nil {
-			g.log.Warn("cannot check firewall", "error", err)
-		}
+}
+
+// learn reads the firewall where it was written. Until then any change of others,
+// to whatever table, is taken for one of ours.
+func (g *gateway) learn() {
+	if err := g.firewall.Learn(); err != nil {
+		g.log.Warn("cannot check firewall", "error", err)
 	}
 }
 

@@ -116,6 +116,29 @@ func TestDrift(t *testing.T) {
 	a.waitReady(on)
 }
 
+// What others change in tables of their own is no reason to write ours again, also
+// soon after a change of ours and while more is to come.
+func TestOthersChanges(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c := configWith(testPeer(1, testKey("client", 1)))
+	a := w.startAgent(c)
+	// A sync for the network is always due.
+	w.gateway.Run("ip link add events type veth peer name events2")
+	events := w.gateway.Start("sh", "-c", "while true; do ip addr add 198.51.100.1/32 dev events; ip addr del 198.51.100.1/32 dev events; sleep 0.02; done")
+	for i := range 5 {
+		c.Peers[0].Access = []wireguard.AccessRule{rule(wireguard.Accept, "", "", fmt.Sprint(1+i))}
+		a.apply(c)
+		time.Sleep(100 * time.Millisecond) // for the agent to see what it wrote
+		w.gateway.NFT(fmt.Sprintf("table inet other%d { chain c { ip saddr 192.0.2.1 drop; }; }", i))
+		time.Sleep(200 * time.Millisecond)
+	}
+	events.Kill()
+	if out := a.Out.String(); contains(out, "somebody else has changed nftables") {
+		t.Errorf("our table is written again: %s", out)
+	}
+}
+
 // A device whose control socket somebody has taken away can be changed no more. It
 // is made anew, and serves those whom it has served and who come next, but nobody
 // who was removed meanwhile.
