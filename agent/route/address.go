@@ -41,9 +41,9 @@ func EnsureAddresses(device string, want []netip.Prefix) error {
 }
 
 func addresses(link netlink.Link) ([]netlink.Addr, error) {
-	all, err := netlink.AddrList(link, netlink.FAMILY_ALL)
+	all, err := listAddresses(link)
 	if err != nil {
-		return nil, fmt.Errorf("cannot list addresses of %s: %w", link.Attrs().Name, err)
+		return nil, err
 	}
 	return slices.DeleteFunc(all, func(a netlink.Addr) bool { return ipnet.Prefix(a.IPNet).Addr().IsLinkLocalUnicast() }), nil
 }

@@ -106,7 +106,7 @@ func EnsureUnnumbered(device string) error {
 // Interfaces returns the names of the interfaces that are up, except lo, and
 // which of them no other is built on: those that packets are routed to.
 func Interfaces() (up, top []string, err error) {
-	links, err := netlink.LinkList()
+	links, err := uninterrupted(netlink.LinkList)
 	if err != nil {
 		return nil, nil, fmt.Errorf("cannot list interfaces: %w", err)
 	}

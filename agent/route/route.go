@@ -77,6 +77,15 @@ func listRules(family int) ([]netlink.Rule, error) {
 	return rules, nil
 }
 
+// listAddresses returns the addresses of both families.
+func listAddresses(link netlink.Link) ([]netlink.Addr, error) {
+	all, err := uninterrupted(func() ([]netlink.Addr, error) { return netlink.AddrList(link, netlink.FAMILY_ALL) })
+	if err != nil {
+		return nil, fmt.Errorf("cannot list addresses of %s: %w", link.Attrs().Name, err)
+	}
+	return all, nil
+}
+
 // uninterrupted makes a list anew where it has changed meanwhile: a part of it
 // may be missing.
 func uninterrupted[T any](list func() ([]T, error)) ([]T, error) {

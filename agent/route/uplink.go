@@ -48,9 +48,9 @@ func FindUplink(except ...string) (Uplink, error) {
 		if family == netlink.FAMILY_V6 && u.IPv6 == u.IPv4 {
 			continue
 		}
-		addresses, err := netlink.AddrList(link, netlink.FAMILY_ALL)
+		addresses, err := listAddresses(link)
 		if err != nil {
-			return Uplink{}, fmt.Errorf("cannot list addresses of %s: %w", name, err)
+			return Uplink{}, err
 		}
 		for _, a := range addresses {
 			if p := ipnet.Prefix(a.IPNet); p.IsValid() && !p.Addr().IsLinkLocalUnicast() {
