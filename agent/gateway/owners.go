@@ -133,10 +133,16 @@ func (g *gateway) forgetLeft(c *config.Config) error {
 		}
 	}
 	g.owners = after
-	if err := g.ownersFile.write(after.values); err != nil {
-		g.log.Warn("cannot keep owners of addresses for a restart", "error", err)
-	}
+	g.kept(&g.unkeptOwners, "cannot keep owners of addresses for a restart", g.ownersFile.write(after.values))
 	return nil
+}
+
+// kept says once that a file could not be written: each sync tries again.
+func (g *gateway) kept(unkept *bool, warning string, err error) {
+	if err != nil && !*unkept {
+		g.log.Warn(warning, "error", err)
+	}
+	*unkept = err != nil
 }
 
 // readOwners asks the device, where nobody else knows who had what. It belongs

@@ -1,6 +1,8 @@
 package gateway
 
 import (
+	"bytes"
+	"log/slog"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -12,6 +14,7 @@ import (
 	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
 
 	"github.com/wireguardgateway/function-wireguard-gateway/agent/config"
+	"github.com/wireguardgateway/function-wireguard-gateway/agent/pods"
 	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
 )
 
@@ -167,5 +170,45 @@ func TestOwnersFile(t *testing.T) {
 	}
 	if got := read(); got != nil {
 		t.Errorf("what is no longer true is left in the file: %v", got)
+	}
+}
+
+// A full disk is said once, and again after it had room.
+func TestUnkept(t *testing.T) {
+	cases := map[string]struct {
+		warning string
+		keep    func(*gateway) error
+	}{
+		"Owners": {"cannot keep owners of addresses for a restart", func(g *gateway) error { return g.forgetLeft(&config.Config{}) }},
+		"Pods":   {"cannot keep pods for a restart", func(g *gateway) error { g.keepPods(); return nil }},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "state")
+			log := &bytes.Buffer{}
+			g := &gateway{log: slog.New(slog.NewTextHandler(log, nil)), owners: having()}
+			g.ownersFile.path, g.pods.file.Path = filepath.Join(dir, ownersPath), filepath.Join(dir, podsFile)
+			keep := func(warnings int) {
+				t.Helper()
+				if err := tc.keep(g); err != nil {
+					t.Fatal(err)
+				}
+				if n := strings.Count(log.String(), tc.warning); n != warnings {
+					t.Errorf("want %d warnings, got %d: %s", warnings, n, log)
+				}
+			}
+			keep(1)
+			keep(1)
+			if err := os.Mkdir(dir, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			keep(1)
+			if err := os.RemoveAll(dir); err != nil {
+				t.Fatal(err)
+			}
+			// Something else is to be kept now.
+			g.ownersFile.written, g.pods.wanted = nil, []pods.Served{{}}
+			keep(2)
+		})
 	}
 }

@@ -17,6 +17,8 @@ type podState struct {
 	watcher  *pods.Watcher
 	selector pods.Selector
 	file     pods.File
+	// unkept tells that the file could not be written the last time.
+	unkept bool
 
 	// owners are the pods, by UID, whose addresses the kernel may have routes or
 	// connections of.
@@ -82,9 +84,7 @@ func (g *gateway) keepPods() {
 		list[i] = s.Pod
 	}
 	g.pods.owners = ownersOf(list)
-	if err := g.pods.file.Write(list); err != nil {
-		g.log.Warn("cannot keep pods for a restart", "error", err)
-	}
+	g.kept(&g.pods.unkept, "cannot keep pods for a restart", g.pods.file.Write(list))
 }
 
 // explain logs why pods are not served, once for each pod and reason.

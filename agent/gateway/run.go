@@ -70,6 +70,8 @@ type gateway struct {
 	owners     owners
 	ownersFile ownersFile
 	access     byNetwork[accessRules]
+	// unkeptOwners tells that the file could not be written the last time.
+	unkeptOwners bool
 	// onDevice is what the device gave to whom before the first sync, where the
 	// owners were not known. Nil is not read yet.
 	onDevice map[netip.Prefix]wgtypes.Key
