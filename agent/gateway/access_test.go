@@ -3,8 +3,10 @@ package gateway
 import (
 	"net/netip"
 	"testing"
+	"time"
 
 	"github.com/wireguardgateway/function-wireguard-gateway/agent/config"
+	"github.com/wireguardgateway/function-wireguard-gateway/agent/metrics"
 	"github.com/wireguardgateway/function-wireguard-gateway/agent/route"
 	"github.com/wireguardgateway/function-wireguard-gateway/wireguard"
 )
@@ -42,5 +44,23 @@ func TestShown(t *testing.T) {
 				t.Errorf("%s: got %t", tc.reason, got)
 			}
 		})
+	}
+}
+
+// A second look at everything follows a firewall that was gone.
+func TestForgetAgain(t *testing.T) {
+	now := time.Unix(1000, 0)
+	g := &gateway{access: accessByNetwork(&config.Config{}), next: schedule{forget: now.Add(forgetAfter)}}
+	if got := g.next.earliest(); !got.Equal(now.Add(forgetAfter)) {
+		t.Errorf("want it after %s, got it after %s", forgetAfter, got.Sub(now))
+	}
+	for _, tc := range []struct {
+		at      time.Time
+		cause   string
+		checked bool // what peers may open is known to be so
+	}{{now, "", true}, {now.Add(forgetAfter), metrics.CauseDrift, false}, {now.Add(time.Hour), "", false}} {
+		if got := g.cause(tc.at); got != tc.cause || (g.access.values != nil) != tc.checked {
+			t.Errorf("after %s: got cause %q, and known access %t", tc.at.Sub(now), got, g.access.values != nil)
+		}
 	}
 }

@@ -43,8 +43,8 @@ func Forget(addresses []netip.Addr) error {
 }
 
 // ForgetFlows makes the kernel forget the connections for which this is true. It
-// reads all there are, which may be many thousands. One that it cannot forget
-// keeps no other.
+// reads all there are, which may be many thousands. One that stays does not stop it
+// from forgetting the others.
 func ForgetFlows(which func(Flow) bool) error {
 	const attempts = 5
 	for range attempts {
@@ -64,9 +64,8 @@ func ForgetFlows(which func(Flow) bool) error {
 	return errors.New("cannot list connections: they change too fast")
 }
 
-// forgetAll returns the first error, since there may be many. One of a
-// connection that was offloaded counts last: it is not the kernel's to forget as
-// long as it is.
+// forgetAll tries all, and returns the first error, since there may be many. The
+// kernel keeps a connection as long as it is offloaded, which counts last.
 func forgetAll(flows []flow, forget func(flow) error) error {
 	var failed, busy error
 	for _, f := range flows {
