@@ -91,10 +91,10 @@ func TestRender(t *testing.T) {
 		change  func(*config.Config)
 		network Network
 	}{
-		"direct":       {"peers leave by the interface of the default route", func(*config.Config) {}, Network{IPv4: "eth0", IPv6: "eth0"}},
-		"two-uplinks":  {"each family leaves by its own", func(*config.Config) {}, Network{IPv4: "eth0", IPv6: "net1"}},
-		"no-ipv6":      {"a family without default route leaves nowhere", func(*config.Config) {}, Network{IPv4: "eth0"}},
-		"no-uplink":    {"without any, all is dropped", func(*config.Config) {}, Network{}},
+		"direct":      {"peers leave by the interface of the default route", func(*config.Config) {}, Network{IPv4: "eth0", IPv6: "eth0"}},
+		"two-uplinks": {"each family leaves by its own", func(*config.Config) {}, Network{IPv4: "eth0", IPv6: "net1"}},
+		"no-ipv6":     {"a family without default route leaves nowhere", func(*config.Config) {}, Network{IPv4: "eth0"}},
+		"no-uplink":   {"without any, all is dropped", func(*config.Config) {}, Network{}},
 		"cluster": {"on a node's network the cluster is behind other interfaces", func(c *config.Config) {
 			c.Egress.ClusterCIDRs = prefixes("10.42.0.0/16", "fd42::/48")
 		}, Network{IPv4: "eth0", IPv6: "eth0"}},
