@@ -134,7 +134,8 @@ func (f *Function) compose(req *fnv1.RunFunctionRequest, rsp *fnv1.RunFunctionRe
 		return composeGateway(req, rsp, c, xr, observed, required.lacks, in)
 	}
 	grown, err := compose(false)
-	if len(in.Attachments) == 0 || !isTooLarge(err) && !(grown && proto.Size(rsp) > plan.MaxResponse-plan.Reserve) {
+	full := isTooLarge(err) || grown && proto.Size(rsp) > plan.MaxResponse-plan.Reserve
+	if len(in.Attachments) == 0 || !full {
 		return err
 	}
 	// WireguardPeers that are served may grow as long as it all fits, which is known

@@ -35,7 +35,7 @@ func status(g *plan.Gateway, o *observed) v1alpha1.WireguardGatewayStatus {
 	}
 	s.Egress = egressStatus(g, o)
 	// An agent that is not ready still has pods.
-	if o.report != nil && !(o.report.Ready && o.unavailable()) {
+	if o.report != nil && (!o.report.Ready || !o.unavailable()) {
 		s.InjectedPods = int64(o.report.InjectedPods)
 	}
 	s.Peers = make([]v1alpha1.PeerStatus, 0, len(g.Peers)+len(g.PodClasses))
