@@ -31,7 +31,7 @@ import (
 // addresses, and the pods that are served.
 const (
 	endpointsFile = "endpoints.json"
-	ownersPath    = "owners.json"
+	ownersPath    = "owners"
 	podsFile      = "pods.json"
 )
 

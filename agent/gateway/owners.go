@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"slices"
+	"strings"
 
 	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
 
@@ -171,19 +171,15 @@ func (g *gateway) restoreOwners(path string) {
 	g.owners = owners{newByNetwork(names)}
 }
 
-// ownersFile keeps the owners over a restart of the agent.
+// ownersFile keeps the owners over a restart of the agent: after a line with the
+// version, a line for each network, with its owner. There may be thousands, and
+// all are written when one changes.
 type ownersFile struct {
 	path    string
 	written map[netip.Prefix]string
 }
 
-const ownersVersion = 1
-
-type ownersDocument struct {
-	Version int `json:"version"`
-	// Owners have their networks by their names.
-	Owners map[string][]netip.Prefix `json:"owners"`
-}
+const ownersVersion = "version 1"
 
 // read returns nil where there is no file.
 func (f *ownersFile) read() (map[netip.Prefix]string, error) {
@@ -194,18 +190,18 @@ func (f *ownersFile) read() (map[netip.Prefix]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot read owners: %w", err)
 	}
-	d := ownersDocument{}
-	if err := json.Unmarshal(b, &d); err != nil {
-		return nil, fmt.Errorf("cannot decode owners: %w", err)
-	}
-	if d.Version != ownersVersion {
-		return nil, fmt.Errorf("cannot decode owners: version %d is not known", d.Version)
+	version, lines, _ := strings.Cut(string(b), "\n")
+	if version != ownersVersion {
+		return nil, fmt.Errorf("cannot decode owners: %q is not known", version)
 	}
 	names := map[netip.Prefix]string{}
-	for name, networks := range d.Owners {
-		for _, n := range networks {
-			names[n] = name
+	for line := range strings.Lines(lines) {
+		network, name, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+		n, err := netip.ParsePrefix(network)
+		if err != nil {
+			return nil, fmt.Errorf("cannot decode owners: %w", err)
 		}
+		names[n] = name
 	}
 	return names, nil
 }
@@ -217,13 +213,14 @@ func (f *ownersFile) write(names map[netip.Prefix]string) error {
 		return nil
 	}
 	f.written = nil
-	d := ownersDocument{Version: ownersVersion, Owners: map[string][]netip.Prefix{}}
+	const line = 64
+	b := make([]byte, 0, line*(len(names)+1))
+	b = append(b, ownersVersion+"\n"...)
 	for n, name := range names {
-		d.Owners[name] = append(d.Owners[name], n)
-	}
-	b, err := json.Marshal(d)
-	if err != nil {
-		return fmt.Errorf("cannot encode owners: %w", err)
+		b = n.AppendTo(b)
+		b = append(b, ' ')
+		b = append(b, name...)
+		b = append(b, '\n')
 	}
 	if err := statefile.Write(f.path, b); err != nil {
 		_ = os.Remove(f.path)

@@ -134,7 +134,7 @@ func TestOwnersOnDevice(t *testing.T) {
 
 func TestOwnersFile(t *testing.T) {
 	dir := t.TempDir()
-	path := filepath.Join(dir, "owners.json")
+	path := filepath.Join(dir, "owners")
 	read := func() map[netip.Prefix]string {
 		t.Helper()
 		got, err := (&ownersFile{path: path}).read()
@@ -155,14 +155,14 @@ func TestOwnersFile(t *testing.T) {
 			t.Errorf("-want, +got:\n%s", diff)
 		}
 	}
-	if err := os.WriteFile(path, []byte(`{"version":2}`), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte("version 2\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := f.read(); err == nil || got != nil {
 		t.Errorf("another version says nothing, got %v, %v", got, err)
 	}
 	// A directory stands in its way, as a full disk would.
-	if err := os.Mkdir(filepath.Join(dir, ".owners.json"), 0o700); err != nil {
+	if err := os.Mkdir(filepath.Join(dir, ".owners"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	if err := f.write(having().values); err == nil {

@@ -53,7 +53,7 @@ func TestPeerAddressPasses(t *testing.T) {
 		}},
 		"Unknown": {"and nobody knows who had it", false, false, func(w *world, a *agent, on wireguard.GatewayConfig) {
 			a.Kill()
-			w.gateway.Run("rm /var/lib/wireguard-gateway/owners.json")
+			w.gateway.Run("rm /var/lib/wireguard-gateway/owners")
 			a.write(encode(w.t, on))
 			w.runAgent().waitReady(on)
 		}},

