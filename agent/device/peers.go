@@ -60,6 +60,23 @@ func (d *Device) Owners() (map[netip.Prefix]wgtypes.Key, error) {
 	return out, nil
 }
 
+// Met tells whether one of the peers may have had a session. Of those that it has
+// the device tells, all others may.
+func (d *Device) Met(keys []wgtypes.Key) bool {
+	if len(keys) == 0 {
+		return false
+	}
+	read, err := d.client.Device(d.name)
+	if err != nil {
+		return true
+	}
+	never := map[wgtypes.Key]bool{}
+	for _, p := range read.Peers {
+		never[p.PublicKey] = p.LastHandshakeTime.IsZero()
+	}
+	return slices.ContainsFunc(keys, func(k wgtypes.Key) bool { return !never[k] })
+}
+
 // adopt reads a device that is there already, so that what it must no longer
 // have goes before the firewall changes: our own after a write that has failed,
 // or one of the kernel that an earlier agent has left. One that cannot be read

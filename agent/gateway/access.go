@@ -4,6 +4,8 @@ import (
 	"net/netip"
 	"slices"
 
+	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
+
 	"github.com/wireguardgateway/function-wireguard-gateway/agent/config"
 	"github.com/wireguardgateway/function-wireguard-gateway/agent/firewall"
 	"github.com/wireguardgateway/function-wireguard-gateway/agent/route"
@@ -19,14 +21,15 @@ import (
 func (g *gateway) forgetRejected(c *config.Config, own []netip.Addr) error {
 	before, after := g.access, accessByNetwork(c)
 	unguarded := before.values == nil
-	if unguarded || accessChanged(before.values, after.values) {
+	// To look for connections holds up packets for milliseconds.
+	if unguarded || g.device.Met(accessChanged(before.values, after.values)) {
 		err := route.ForgetFlows(func(f route.Flow) bool {
 			list, is := after.of(netip.PrefixFrom(f.Source, f.Source.BitLen()))
 			// What pods open beside the tunnel is none of the rules' business.
 			if !is || f.Mark == wireguard.FirewallMark {
 				return false
 			}
-			return !firewall.Accepts(list, f.Protocol, f.Destination) || unguarded && shown(f, c, after, own)
+			return !firewall.Accepts(list.rules, f.Protocol, f.Destination) || unguarded && shown(f, c, after, own)
 		})
 		if err != nil {
 			return err
@@ -38,34 +41,38 @@ func (g *gateway) forgetRejected(c *config.Config, own []netip.Addr) error {
 
 // shown tells whether a peer's connection to the outside has the peer's own
 // address there. Answers come back to where it was translated to.
-func shown(f route.Flow, c *config.Config, peers byNetwork[accessRules], own []netip.Addr) bool {
+func shown(f route.Flow, c *config.Config, peers byNetwork[access], own []netip.Addr) bool {
 	to := f.Destination.Addr()
 	_, toPeer := peers.of(netip.PrefixFrom(to, to.BitLen()))
 	inside := toPeer || c.InPools(netip.PrefixFrom(to, to.BitLen()))
 	return f.Ends[3] == f.Source && !inside && !slices.Contains(own, to)
 }
 
-type accessRules = []wireguard.AccessRule
+// access is what a peer may reach.
+type access struct {
+	rules []wireguard.AccessRule
+	key   wgtypes.Key
+}
 
-func accessByNetwork(c *config.Config) byNetwork[accessRules] {
-	out := make(map[netip.Prefix]accessRules, 2*len(c.Peers))
+func accessByNetwork(c *config.Config) byNetwork[access] {
+	out := make(map[netip.Prefix]access, 2*len(c.Peers))
 	for _, p := range c.All() {
 		for _, n := range p.AllowedIPs() {
-			out[n] = p.Access
+			out[n] = access{p.Access, p.PublicKey.Key}
 		}
 	}
 	return newByNetwork(out)
 }
 
-// accessChanged tells whether a network has other rules than before. One that
-// was nobody's has no connections.
-func accessChanged(before, after map[netip.Prefix]accessRules) bool {
-	for n, list := range after {
-		if was, there := before[n]; there && len(list) > 0 && !slices.EqualFunc(was, list, sameRule) {
-			return true
+// accessChanged returns the keys of the peers that have other rules than before,
+// with the keys that they had. Who had nothing has no connections.
+func accessChanged(before, after map[netip.Prefix]access) (keys []wgtypes.Key) {
+	for n, now := range after {
+		if was, there := before[n]; there && len(now.rules) > 0 && !slices.EqualFunc(was.rules, now.rules, sameRule) {
+			keys = append(keys, now.key, was.key)
 		}
 	}
-	return false
+	return keys
 }
 
 func sameRule(a, b wireguard.AccessRule) bool {

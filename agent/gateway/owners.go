@@ -95,11 +95,36 @@ func ownersOnDevice(c *config.Config, device map[netip.Prefix]wgtypes.Key) owner
 	return owners{newByNetwork(names)}
 }
 
-// left tells whether who had a network has it no longer.
+// left tells whether another has a network now than before. What nobody has is
+// left to nobody, and no one gets what is sent there, so it can wait, except where
+// it is not known whose it was.
 func (o owners) left(to owners, n netip.Prefix) bool {
 	before, had := o.of(n)
-	after, _ := to.of(n)
-	return had && before != after
+	after, has := to.of(n)
+	return had && before != after && (has || before == unknownOwner)
+}
+
+// maxFormer is of how many networks it is remembered who had them last.
+const maxFormer = 10_000
+
+// remember returns the owners with those of what nobody has now, who had it last.
+// Where these are too many they are not known any more.
+func (o owners) remember(to owners) (before, all owners) {
+	former := map[netip.Prefix]string{}
+	for n, name := range o.values {
+		if _, has := to.of(n); !has && name != unknownOwner {
+			former[n] = name
+		}
+	}
+	if len(former) > maxFormer {
+		before = owners{newByNetwork(maps.Clone(o.values))}
+		for n := range former {
+			before.values[n] = unknownOwner
+		}
+		return before, to
+	}
+	maps.Copy(former, to.values)
+	return o, owners{newByNetwork(former)}
 }
 
 // anyLeft tells whether there is a network that left makes true.
@@ -114,14 +139,16 @@ func (o owners) anyLeft(to owners) bool {
 	return false
 }
 
-// forgetLeft makes the kernel forget the connections of what is taken from a
-// peer, so that nobody else gets what is meant for it. A peer goes by its name:
-// with another key it is the same one.
+// forgetLeft makes the kernel forget the connections of what passes from one peer
+// to another, so that this one gets nothing that is meant for the other. A peer
+// goes by its name: with another key it is the same one. To look for connections
+// holds up packets for milliseconds, so it is not done where nobody gets anything.
 func (g *gateway) forgetLeft(c *config.Config) error {
 	before, after := g.owners, ownersOfPeers(c)
 	if before.values == nil {
 		before = ownersOnDevice(c, g.onDevice)
 	}
+	before, all := before.remember(after)
 	if before.anyLeft(after) {
 		err := route.ForgetFlows(func(f route.Flow) bool {
 			return slices.ContainsFunc(f.Ends[:], func(a netip.Addr) bool {
@@ -132,8 +159,8 @@ func (g *gateway) forgetLeft(c *config.Config) error {
 			return err
 		}
 	}
-	g.owners = after
-	g.kept(&g.unkeptOwners, "cannot keep owners of addresses for a restart", g.ownersFile.write(after.values))
+	g.owners = all
+	g.kept(&g.unkeptOwners, "cannot keep owners of addresses for a restart", g.ownersFile.write(all.values))
 	return nil
 }
 

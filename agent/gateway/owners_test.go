@@ -40,12 +40,12 @@ func TestOwnersLeft(t *testing.T) {
 	}{
 		"Same":       {"nothing has changed", having(phone), having(phone), nil},
 		"Comes":      {"nobody had it", having(), having(phone), nil},
-		"Goes":       {"somebody else may have it next", having(phone), having(), []string{"10.8.0.2", "fd00:8::2"}},
+		"Goes":       {"nobody gets what is sent there", having(phone), having(), nil},
 		"Passes":     {"somebody else has it", having(phone), having("vpn/tv 10.8.0.2/32", "vpn/phone fd00:8::2/128"), []string{"10.8.0.2"}},
 		"Route":      {"networks pass too", having("vpn/site 192.168.0.0/16"), having("vpn/other 192.168.0.0/16"), []string{"192.168.50.1", "192.168.51.1"}},
 		"Part":       {"a part of it is somebody else's", having("vpn/site 192.168.0.0/16"), having("vpn/site 192.168.0.0/16", "vpn/other 192.168.50.0/24"), []string{"192.168.50.1"}},
 		"PartBack":   {"and comes back", having("vpn/site 192.168.0.0/16", "vpn/other 192.168.50.0/24"), having("vpn/site 192.168.0.0/16"), []string{"192.168.50.1"}},
-		"Around":     {"what others have within it stays theirs", having("vpn/site 192.168.0.0/16", "vpn/other 192.168.50.0/24"), having("vpn/other 192.168.50.0/24"), []string{"192.168.51.1"}},
+		"Around":     {"what others have within it stays theirs", having("vpn/site 192.168.0.0/16", "vpn/other 192.168.50.0/24"), having("vpn/other 192.168.50.0/24"), nil},
 		"Own":        {"a route within one's own makes no difference", having("vpn/site fd50::/32"), having("vpn/site fd50::/32 fd50::/64"), nil},
 		"OwnGone":    {"nor does its end", having("vpn/site fd50::/32 fd50::/64"), having("vpn/site fd50::/32"), nil},
 		"NobodyKnew": {"it may have been anybody's", having("unknown 10.8.0.0/24"), having(phone), []string{"10.8.0.2"}},
@@ -66,6 +66,28 @@ func TestOwnersLeft(t *testing.T) {
 				t.Errorf("%s: connections are looked at: %t", tc.reason, got)
 			}
 		})
+	}
+}
+
+// Who had what last is remembered until somebody has it again.
+func TestOwnersRemembered(t *testing.T) {
+	address := netip.MustParsePrefix("10.8.0.2/32")
+	gone := having()
+	_, all := having("vpn/phone 10.8.0.2/32").remember(gone)
+	_, all = all.remember(gone)
+	if all.left(having("vpn/phone 10.8.0.2/32"), address) {
+		t.Error("it comes back to whom it was")
+	}
+	if !all.left(having("vpn/tv 10.8.0.2/32"), address) {
+		t.Error("another has it now")
+	}
+	many := map[netip.Prefix]string{}
+	for i := range maxFormer + 1 {
+		many[netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 8, byte(i >> 8), byte(i)}), 32)] = "vpn/phone"
+	}
+	before, all := owners{newByNetwork(many)}.remember(gone)
+	if len(all.values) > 0 || !before.left(gone, address) {
+		t.Errorf("want too many forgotten at once, got %d remembered", len(all.values))
 	}
 }
 
@@ -103,7 +125,7 @@ func TestOwnersOnDevice(t *testing.T) {
 		"Passes":    {"another peer had it", map[string]byte{"10.8.0.2/32": 2, "10.0.0.0/8": 1}, []wireguard.Peer{site}, nil, 0, []string{"10.8.0.2", "10.8.0.3"}},
 		"Route":     {"another peer had the network", map[string]byte{"10.8.0.2/32": 1, "10.0.0.0/8": 2}, []wireguard.Peer{site}, nil, 0, []string{"10.8.0.3", "10.1.2.3", "10.244.1.5"}},
 		"Gone":      {"somebody else may have it next", map[string]byte{"10.8.0.2/32": 1, "192.168.50.0/24": 2}, []wireguard.Peer{peer("site", 1, "10.8.0.2")}, nil, 0, []string{"10.8.0.3", "192.168.50.1"}},
-		"RouteGone": {"its own peer has it no longer", map[string]byte{"10.8.0.2/32": 1, "192.168.50.0/24": 1}, []wireguard.Peer{peer("site", 1, "10.8.0.2")}, nil, 0, []string{"10.8.0.3", "192.168.50.1"}},
+		"RouteGone": {"its own peer has it no longer, and nobody else", map[string]byte{"10.8.0.2/32": 1, "192.168.50.0/24": 1}, []wireguard.Peer{peer("site", 1, "10.8.0.2")}, nil, 0, []string{"10.8.0.3"}},
 		"Pod":       {"pods have owners of their own", map[string]byte{"10.8.0.2/32": 1, "10.0.0.0/8": 1, "10.244.1.5/32": 9}, []wireguard.Peer{site}, []wireguard.Peer{pod}, 1, []string{"10.8.0.3"}},
 		"PodUnseen": {"pods are found after the start", map[string]byte{"10.8.0.2/32": 1, "10.244.1.5/32": 9}, []wireguard.Peer{peer("site", 1, "10.8.0.2")}, nil, 1, []string{"10.8.0.3"}},
 	}

@@ -69,7 +69,7 @@ type gateway struct {
 	// knows.
 	owners     owners
 	ownersFile ownersFile
-	access     byNetwork[accessRules]
+	access     byNetwork[access]
 	// unkeptOwners tells that the file could not be written the last time.
 	unkeptOwners bool
 	// onDevice is what the device gave to whom before the first sync, where the
@@ -229,7 +229,7 @@ func (g *gateway) cause(now time.Time) string {
 	case is(&g.next.network):
 		return metrics.CauseNetwork
 	case is(&g.next.forget):
-		g.access = byNetwork[accessRules]{}
+		g.access = byNetwork[access]{}
 		return metrics.CauseDrift
 	default:
 		return ""
@@ -318,7 +318,7 @@ func (g *gateway) check(ctx context.Context) {
 		// Soon after a start it may have been another table, as gluetun's.
 		g.log.Warn("somebody else has changed nftables, so the firewall is written again")
 		// Anything may have been opened meanwhile.
-		g.access = byNetwork[accessRules]{}
+		g.access = byNetwork[access]{}
 		g.sync(ctx, metrics.CauseDrift)
 		g.next.forget = time.Now().Add(forgetAfter)
 		return
