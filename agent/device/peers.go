@@ -96,6 +96,11 @@ func (d *Device) adopt() error {
 		}
 		d.index = link.Attrs().Index
 	}
+	return d.reread()
+}
+
+// reread learns what the device has, after somebody else may have changed it.
+func (d *Device) reread() error {
 	read, err := d.client.Device(d.name)
 	if err != nil && d.user != nil {
 		d.log.Warn("cannot read the device, so it is made anew", "error", err)

@@ -92,18 +92,9 @@ func TestRevokeAfterFailure(t *testing.T) {
 
 // A device of the kernel that cannot be read goes on with whatever it has, so
 // that nothing else may change.
-func TestRevokeUnreadKernel(t *testing.T) {
-	netns.Enter(t)
-	const name = "test-unread"
-	link := &netlink.Wireguard{LinkAttrs: netlink.LinkAttrs{Name: name}}
-	if err := netlink.LinkAdd(link); err != nil {
-		t.Skip("needs WireGuard in the kernel:", err)
-	}
-	if err := netlink.LinkSetAlias(link, alias); err != nil {
-		t.Fatal(err)
-	}
-	d := &Device{name: name, log: slog.New(slog.DiscardHandler), client: &fake{unread: errors.New("no memory")}}
-	if _, err := d.Revoke(one("")); err == nil || !strings.Contains(err.Error(), "cannot read device test-unread: no memory") {
+func TestRereadUnreadKernel(t *testing.T) {
+	d := &Device{name: "wg0", log: slog.New(slog.DiscardHandler), client: &fake{unread: errors.New("no memory")}}
+	if err := d.reread(); err == nil || !strings.Contains(err.Error(), "cannot read device wg0: no memory") {
 		t.Errorf("got %v", err)
 	}
 }
