@@ -22,7 +22,7 @@ func (g *gateway) forgetRejected(c *config.Config, own []netip.Addr) error {
 	before, after := g.access, accessByNetwork(c)
 	unguarded := before.values == nil
 	// To look for connections holds up packets for milliseconds.
-	if unguarded || g.device.Met(accessChanged(before.values, after.values)) {
+	if unguarded || g.device.Met(accessChanged(before.values, after.values, g.had)) {
 		err := route.ForgetFlows(func(f route.Flow) bool {
 			list, is := after.of(netip.PrefixFrom(f.Source, f.Source.BitLen()))
 			// What pods open beside the tunnel is none of the rules' business.
@@ -65,10 +65,15 @@ func accessByNetwork(c *config.Config) byNetwork[access] {
 }
 
 // accessChanged returns the keys of the peers that have other rules than before,
-// with the keys that they had. Who had nothing has no connections.
-func accessChanged(before, after map[netip.Prefix]access) (keys []wgtypes.Key) {
+// with the keys that they had. Who had nothing has no connections, but one that
+// comes back may have some of the time before.
+func accessChanged(before, after map[netip.Prefix]access, had owners) (keys []wgtypes.Key) {
 	for n, now := range after {
-		if was, there := before[n]; there && len(now.rules) > 0 && !slices.EqualFunc(was.rules, now.rules, sameRule) {
+		was, there := before[n]
+		if !there {
+			_, there = had.of(n)
+		}
+		if there && len(now.rules) > 0 && !slices.EqualFunc(was.rules, now.rules, sameRule) {
 			keys = append(keys, now.key, was.key)
 		}
 	}

@@ -149,6 +149,7 @@ func (g *gateway) forgetLeft(c *config.Config) error {
 		before = ownersOnDevice(c, g.onDevice)
 	}
 	before, all := before.remember(after)
+	g.had = before
 	if before.anyLeft(after) {
 		err := route.ForgetFlows(func(f route.Flow) bool {
 			return slices.ContainsFunc(f.Ends[:], func(a netip.Addr) bool {

@@ -69,6 +69,7 @@ type gateway struct {
 	// knows.
 	owners     owners
 	ownersFile ownersFile
+	had        owners // before the last sync, with those of what nobody had any more
 	access     byNetwork[access]
 	// unkeptOwners tells that the file could not be written the last time.
 	unkeptOwners bool

@@ -175,6 +175,20 @@ func TestAccessTakenBack(t *testing.T) {
 		netns.WaitFor(t, limit, "the tunnel", func() error { return c.probe("tcp " + server4 + " 443") })
 		c.silent(t, "its rules have changed while the agent was away")
 	})
+	t.Run("Gone", func(t *testing.T) {
+		w := newWorld(t)
+		w.server.echo(443)
+		w.pusher()
+		c := w.client(1)
+		a := w.startAgent(configWith(c.peer))
+		c.up()
+		c.call()
+		a.apply(configWith())
+		c.peer.Access = []wireguard.AccessRule{rule(wireguard.Accept, "", wireguard.ProtocolTCP)}
+		a.apply(configWith(c.peer))
+		netns.WaitFor(t, limit, "the tunnel", func() error { return c.probe("tcp " + server4 + " 443") })
+		c.silent(t, "it has come back with other rules")
+	})
 	t.Run("PeerToPeer", func(t *testing.T) {
 		w := newWorld(t)
 		w.server.echo(443)
